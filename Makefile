@@ -1,0 +1,237 @@
+# Copyright The gather_stitch Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# The one build recipe: setup.py, CI and people all come through here.
+#
+# The targets that `make help` lists set up what they need in .venv and then
+# call this file again for `package` or `core_tests`, which only compile, in
+# parallel, with the interpreter TF_PYTHON. Everything made lies under build/
+# but for the libraries that the last step copies into python/gather_stitch.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+
+# PYTHON and TENSORFLOW count where .venv is made; one that is given later makes
+# it anew. Empty means: what .venv has, else python3 and tensorflow~=2.21.0.
+PYTHON ?=
+TENSORFLOW ?=
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+V ?= 0
+
+CXX ?= g++
+BUILD ?= build/opt
+TF_PYTHON ?= .venv/bin/python
+# Replaced by the sanitizer targets.
+OPTIMIZE ?= -O3 -DNDEBUG
+
+compile_goals := package core_tests benchmark_library core_benchmark counted_jobs
+ifeq ($(filter $(compile_goals),$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+endif
+
+quiet := $(if $(filter 0,$(V)),@,)
+# $(call say,WHAT,FILE)
+say = $(if $(filter 0,$(V)),@printf '  %-8s %s\n' '$(1)' '$(2)')
+# A jobserver is there when the caller gave -j; then its number counts.
+jobs = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
+submake = +@$(MAKE) --no-print-directory $(jobs)
+# $(call write_if_changed,TEXT): writes the target, or leaves it as old as it is.
+define write_if_changed
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(1)' | cmp -s - $@ || printf '%s\n' '$(1)' > $@
+endef
+
+# ---- Sources: by rule, the same as in BUILD ---------------------------------
+
+core_sources := $(filter-out %_test.cc %.cu.cc,$(wildcard tf_ops/core/*.cc))
+plugin_sources := $(filter-out %_test.cc %.cu.cc,\
+  $(wildcard tf_ops/ops/*.cc tf_ops/kernels/*.cc))
+core_test_sources := $(wildcard tests/core/*.cc)
+
+core_objects := $(core_sources:%.cc=$(BUILD)/%.o)
+plugin_objects := $(plugin_sources:%.cc=$(BUILD)/%.o)
+core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o)
+benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard benchmarks/core/*.cc))
+
+# ---- Compiling --------------------------------------------------------------
+
+common_flags := -std=c++17 -fPIC -pthread -Wall -Wextra -Werror -I. -MMD -MP
+# Sums must have the same bits on every machine, so products are never fused
+# into them. The core is hidden; the files that include TensorFlow are not,
+# since its type identities are addresses of statics in inline functions, which
+# must stay one across the libraries of a process.
+core_flags := $(common_flags) $(OPTIMIZE) -ffp-contract=off -fvisibility=hidden
+core_test_flags := $(common_flags) $(OPTIMIZE) -UNDEBUG
+plugin_flags := $(common_flags) -O2 -DNDEBUG
+
+.PHONY: FORCE package core_tests
+FORCE:
+
+$(BUILD)/compiler: FORCE
+	$(call write_if_changed,$(shell $(CXX) --version | head -n 1) $(CXXFLAGS) $(LDFLAGS))
+
+# Written anew when another TensorFlow is found, which rebuilds what includes it.
+$(BUILD)/tensorflow.cflags $(BUILD)/tensorflow.ldflags $(BUILD)/build_info.cflags \
+$(BUILD)/package/_build_info.py &: $(BUILD)/compiler FORCE
+	@'$(TF_PYTHON)' tools/tensorflow_flags.py --out=$(BUILD) --compiler='$(CXX)'
+
+$(BUILD)/tf_ops/core/%.o: tf_ops/core/%.cc Makefile $(BUILD)/compiler
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(core_flags) $(CXXFLAGS) -c $< -o $@
+
+$(BUILD)/tests/core/%.o: tests/core/%.cc Makefile $(BUILD)/compiler
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(core_test_flags) $(CXXFLAGS) -c $< -o $@
+
+$(BUILD)/tf_ops/ops/build_info.o: $(BUILD)/build_info.cflags
+$(BUILD)/tf_ops/ops/build_info.o: private plugin_flags += @$(BUILD)/build_info.cflags
+
+$(BUILD)/tf_ops/%.o: tf_ops/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.cflags
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(plugin_flags) @$(BUILD)/tensorflow.cflags $(CXXFLAGS) -c $< -o $@
+
+# The lists of objects are files, so that a deleted source relinks as well.
+$(BUILD)/ops.objects: FORCE
+	$(call write_if_changed,$(plugin_objects) $(core_objects))
+
+$(BUILD)/core_tests.objects: FORCE
+	$(call write_if_changed,$(core_test_objects) $(core_objects))
+
+$(BUILD)/package/_ops.so: $(plugin_objects) $(core_objects) $(BUILD)/ops.objects \
+                          $(BUILD)/tensorflow.ldflags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -shared -pthread @$(BUILD)/ops.objects $(CXXFLAGS) $(LDFLAGS) \
+	  -Wl,--no-undefined @$(BUILD)/tensorflow.ldflags -o $@
+
+$(BUILD)/core_tests: $(core_test_objects) $(core_objects) $(BUILD)/core_tests.objects
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -pthread $(OPTIMIZE) @$(BUILD)/core_tests.objects $(CXXFLAGS) $(LDFLAGS) -o $@
+
+package: $(BUILD)/package/_ops.so $(BUILD)/package/_build_info.py
+core_tests: $(BUILD)/core_tests
+
+# ---- Benchmarks -------------------------------------------------------------
+
+.PHONY: benchmark_library core_benchmark counted_jobs
+
+$(BUILD)/benchmarks/core/%.o: benchmarks/core/%.cc Makefile $(BUILD)/compiler
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(common_flags) $(OPTIMIZE) $(CXXFLAGS) -c $< -o $@
+
+$(BUILD)/benchmarks/machine.so: benchmarks/harness/machine.cc Makefile $(BUILD)/compiler
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) $(common_flags) $(OPTIMIZE) -fopenmp $(CXXFLAGS) $(LDFLAGS) -shared $< -o $@
+
+$(BUILD)/benchmarks/core_benchmark: private libraries := -lbenchmark
+$(BUILD)/benchmarks/core_benchmark $(BUILD)/benchmarks/counted_jobs: \
+    $(BUILD)/benchmarks/%: $(BUILD)/benchmarks/core/%.o $(BUILD)/benchmarks/core/jobs.o \
+                           $(core_objects) $(BUILD)/ops.objects
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -pthread $(OPTIMIZE) $(filter %.o,$^) $(CXXFLAGS) $(LDFLAGS) $(libraries) -o $@
+
+benchmark_library: $(BUILD)/benchmarks/machine.so
+core_benchmark: $(BUILD)/benchmarks/core_benchmark
+counted_jobs: $(BUILD)/benchmarks/counted_jobs
+
+-include $(patsubst %.o,%.d,$(plugin_objects) $(core_objects) $(core_test_objects) \
+  $(benchmark_objects)) $(BUILD)/benchmarks/machine.d
+
+# ---- Set-up -----------------------------------------------------------------
+
+.PHONY: tools venv libraries
+
+tools:
+	@tools/setup.sh tools '$(CXX)'
+
+venv:
+	@tools/setup.sh venv '$(PYTHON)' '$(TENSORFLOW)' '$(CXX)'
+
+# $(call extra,NAME): installs one list of optional dependencies, once.
+extra = tools/setup.sh extra $(1)
+
+libraries: venv
+	$(submake) package
+	@tools/setup.sh libraries $(BUILD)/package
+
+# ---- Targets for people -----------------------------------------------------
+
+.PHONY: help demo build test core-test asan ubsan tsan bench core-bench instruction-counts \
+  lint format wheel bazel clean
+
+help:  ## Show this list
+	@echo 'Targets (make TARGET [PYTHON=python3.12] [TENSORFLOW=REQUIREMENT] [JOBS=N] [V=1]):'
+	@sed -n 's/^\([a-z-]*\):[^#]*## *\(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) \
+	  | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
+
+demo: build  ## Set up everything, then train two models on these ops beside stock ones
+	@$(call extra,demo)
+	.venv/bin/python examples/demo.py
+
+build: libraries  ## Set up .venv and compile; .venv/bin/python then imports gather_stitch
+	@tools/setup.sh editable
+
+test: core-test build  ## Set up everything, then run all tests but the sanitizers
+	@$(call extra,test)
+	.venv/bin/python -m pytest --doctest-glob=README.md tests/python README.md
+
+core-test: tools  ## Run the C++ tests of the core, which need no TensorFlow
+	$(submake) core_tests
+	$(BUILD)/core_tests
+
+asan: tools  ## Run the C++ tests of the core under AddressSanitizer
+	$(submake) core_tests BUILD=build/asan \
+	  OPTIMIZE='-O1 -g -fno-omit-frame-pointer -fsanitize=address'
+	ASAN_OPTIONS=detect_stack_use_after_return=1 build/asan/core_tests
+
+ubsan: tools  ## Run the C++ tests of the core under UndefinedBehaviorSanitizer
+	$(submake) core_tests BUILD=build/ubsan \
+	  OPTIMIZE='-O1 -g -fno-omit-frame-pointer -fsanitize=undefined -fno-sanitize-recover=all'
+	UBSAN_OPTIONS=print_stacktrace=1 build/ubsan/core_tests
+
+tsan: tools  ## Run the C++ tests of the core under ThreadSanitizer
+	$(submake) core_tests BUILD=build/tsan \
+	  OPTIMIZE='-O1 -g -fno-omit-frame-pointer -fsanitize=thread'
+	TSAN_OPTIONS=halt_on_error=1 build/tsan/core_tests
+
+bench: build  ## Time the ops beside TensorFlow, NumPy, PyTorch and JAX [QUICK=1] [BENCH_FLAGS=]
+	@$(call extra,bench)
+	$(submake) benchmark_library
+	.venv/bin/python -m benchmarks $(if $(QUICK),--quick,--full) $(BENCH_FLAGS)
+
+core-bench: tools  ## Time the loops of the core alone [BENCH_FLAGS=--benchmark_filter=...]
+	$(submake) core_benchmark
+	$(BUILD)/benchmarks/core_benchmark $(BENCH_FLAGS)
+
+instruction-counts: tools  ## Compare the core's instruction counts with the kept ones
+	$(submake) counted_jobs
+	python3 -m benchmarks.core.instruction_counts $(BENCH_FLAGS)
+
+lint: venv  ## Check formatting, types, includes and header guards
+	@$(call extra,lint)
+	@tools/lint.sh
+
+format: venv  ## Rewrite the sources in the project's format
+	@$(call extra,lint)
+	@tools/lint.sh --fix
+
+wheel: build  ## Build dist/tf_gather_stitch-*.whl for the TensorFlow in .venv
+	@mkdir -p dist
+	.venv/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir dist .
+	@ls -l dist/*.whl
+
+bazel: venv  ## Build the library and run the C++ tests with Bazel, offline
+	@tools/bazel.sh
+
+clean:  ## Delete everything that was built; .venv stays
+	@if [ -d build/bazel ]; then chmod -R u+w build/bazel; fi
+	rm -rf build dist
+	rm -f python/gather_stitch/*.so python/gather_stitch/_build_info.py

@@ -1,0 +1,243 @@
+// Copyright The gather_stitch Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tf_ops/core/move_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tf_ops/core/cost.h"
+#include "tf_ops/core/indices.h"
+
+namespace gather_stitch {
+namespace {
+
+// A row that is all zeros and read as any other; longer rows of zeros are
+// written by memset, where a branch a row costs nothing.
+constexpr int64_t kZeroRowBytes = 256;
+alignas(64) constexpr char kZeroRowStorage[kZeroRowBytes] = {};
+
+// Reads are announced ahead where the source is larger than the L2 cache.
+constexpr int64_t kPrefetchSourceBytes = 256 * 1024;
+constexpr int kPrefetchRows = 12;
+
+// Copies of a row, inline. Sizes between those of a register are covered by two
+// copies that overlap.
+
+template <int kBytes>
+struct CopyExactly {
+  static void Copy(const char* source, int64_t /*row_bytes*/, char* output) {
+    std::memcpy(output, source, kBytes);
+  }
+  static constexpr int64_t Stride(int64_t /*row_bytes*/) { return kBytes; }
+};
+
+// kBytes <= row_bytes <= 2 * kBytes
+template <int kBytes>
+struct CopyHalves {
+  static void Copy(const char* source, int64_t row_bytes, char* output) {
+    char head[kBytes];
+    char tail[kBytes];
+    std::memcpy(head, source, kBytes);
+    std::memcpy(tail, source + row_bytes - kBytes, kBytes);
+    std::memcpy(output, head, kBytes);
+    std::memcpy(output + row_bytes - kBytes, tail, kBytes);
+  }
+  static constexpr int64_t Stride(int64_t row_bytes) { return row_bytes; }
+};
+
+struct CopyAny {
+  static void Copy(const char* source, int64_t row_bytes, char* output) {
+    std::memcpy(output, source, static_cast<size_t>(row_bytes));
+  }
+  static constexpr int64_t Stride(int64_t row_bytes) { return row_bytes; }
+};
+
+template <typename Row>
+void Prefetch(const char* source, int64_t row_bytes) {
+  __builtin_prefetch(source);
+  if (Row::Stride(row_bytes) > 64) __builtin_prefetch(source + 64);
+}
+
+template <typename Row, bool kPrefetch>
+void MoveNumberedRows(const char* table, const int64_t* numbers, int64_t count,
+                      int64_t row_bytes, char* __restrict output) {
+  const int64_t stride = Row::Stride(row_bytes);
+  int64_t i = 0;
+  if constexpr (kPrefetch) {
+    for (; i + kPrefetchRows < count; ++i) {
+      Prefetch<Row>(table + numbers[i + kPrefetchRows] * stride, row_bytes);
+      Row::Copy(table + numbers[i] * stride, row_bytes, output + i * stride);
+    }
+  }
+  for (; i < count; ++i) {
+    Row::Copy(table + numbers[i] * stride, row_bytes, output + i * stride);
+  }
+}
+
+template <typename Row, bool kPrefetch>
+void MovePointedRows(const char* const* sources, int64_t count,
+                     int64_t row_bytes, char* __restrict output) {
+  const int64_t stride = Row::Stride(row_bytes);
+  int64_t i = 0;
+  if constexpr (kPrefetch) {
+    for (; i + kPrefetchRows < count; ++i) {
+      Prefetch<Row>(sources[i + kPrefetchRows], row_bytes);
+      Row::Copy(sources[i], row_bytes, output + i * stride);
+    }
+  }
+  for (; i < count; ++i) {
+    Row::Copy(sources[i], row_bytes, output + i * stride);
+  }
+}
+
+template <typename Row>
+void ScatterRows(const char* source, const int64_t* numbers, int64_t count,
+                 int64_t row_bytes, char* output) {
+  const int64_t stride = Row::Stride(row_bytes);
+  for (int64_t i = 0; i < count; ++i) {
+    Row::Copy(source + i * stride, row_bytes, output + numbers[i] * stride);
+  }
+}
+
+struct MoveFunctions {
+  RowMover::NumberedFunction numbered;
+  RowMover::PointedFunction pointed;
+  RowMover::ScatterFunction scatter;
+};
+
+template <typename Row>
+MoveFunctions FunctionsFor(bool prefetch) {
+  if (prefetch) {
+    return {MoveNumberedRows<Row, true>, MovePointedRows<Row, true>,
+            ScatterRows<Row>};
+  }
+  return {MoveNumberedRows<Row, false>, MovePointedRows<Row, false>,
+          ScatterRows<Row>};
+}
+
+MoveFunctions ChooseFunctions(int64_t row_bytes, bool prefetch) {
+  switch (row_bytes) {
+    case 1:
+      return FunctionsFor<CopyExactly<1>>(prefetch);
+    case 2:
+      return FunctionsFor<CopyExactly<2>>(prefetch);
+    case 4:
+      return FunctionsFor<CopyExactly<4>>(prefetch);
+    case 8:
+      return FunctionsFor<CopyExactly<8>>(prefetch);
+    case 16:
+      return FunctionsFor<CopyExactly<16>>(prefetch);
+    case 32:
+      return FunctionsFor<CopyExactly<32>>(prefetch);
+    case 64:
+      return FunctionsFor<CopyExactly<64>>(prefetch);
+    case 128:
+      return FunctionsFor<CopyExactly<128>>(prefetch);
+    default:
+      break;
+  }
+  if (row_bytes < 4) return FunctionsFor<CopyHalves<2>>(prefetch);
+  if (row_bytes < 8) return FunctionsFor<CopyHalves<4>>(prefetch);
+  if (row_bytes < 16) return FunctionsFor<CopyHalves<8>>(prefetch);
+  if (row_bytes < 32) return FunctionsFor<CopyHalves<16>>(prefetch);
+  if (row_bytes < 64) return FunctionsFor<CopyHalves<32>>(prefetch);
+  if (row_bytes < 128) return FunctionsFor<CopyHalves<64>>(prefetch);
+  return FunctionsFor<CopyAny>(prefetch);
+}
+
+// True where the rows lie one behind the other, so that one copy moves them.
+// Where they do not the first comparison nearly always says so.
+bool IsOneRun(const int64_t* numbers, int64_t count) {
+  if (numbers[count - 1] - numbers[0] != count - 1) return false;
+  int64_t breaks = 0;
+  for (int64_t i = 1; i < count; ++i) {
+    breaks |= numbers[i] - numbers[i - 1] - 1;
+  }
+  return breaks == 0;
+}
+
+}  // namespace
+
+RowMover::RowMover(int64_t row_bytes, int64_t source_bytes)
+    : row_bytes_(row_bytes),
+      zero_row_(row_bytes <= kZeroRowBytes ? kZeroRowStorage : nullptr) {
+  const MoveFunctions functions =
+      ChooseFunctions(row_bytes, source_bytes > kPrefetchSourceBytes);
+  numbered_ = functions.numbered;
+  pointed_ = functions.pointed;
+  scatter_ = functions.scatter;
+}
+
+double RowMover::row_nanoseconds() const {
+  return 2 + static_cast<double>(row_bytes_) * kNanosecondsPerByte;
+}
+
+void RowMover::MoveNumbered(const char* table, const int64_t* numbers,
+                            int64_t count, bool has_zero_rows,
+                            char* output) const {
+  if (has_zero_rows) {
+    constexpr int64_t kPointers = 64;
+    const char* sources[kPointers];
+    for (int64_t begin = 0; begin < count; begin += kPointers) {
+      const int64_t pointers = std::min(kPointers, count - begin);
+      for (int64_t i = 0; i < pointers; ++i) {
+        const int64_t number = numbers[begin + i];
+        sources[i] =
+            number == kZeroRow ? zero_row_ : table + number * row_bytes_;
+      }
+      MovePointed(sources, pointers, output + begin * row_bytes_);
+    }
+    return;
+  }
+  if (IsOneRun(numbers, count)) {
+    std::memcpy(output, table + numbers[0] * row_bytes_,
+                static_cast<size_t>(count * row_bytes_));
+    return;
+  }
+  numbered_(table, numbers, count, row_bytes_, output);
+}
+
+void RowMover::MovePointed(const char* const* sources, int64_t count,
+                           char* output) const {
+  if (zero_row_ != nullptr) {
+    pointed_(sources, count, row_bytes_, output);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    char* const row = output + i * row_bytes_;
+    if (sources[i] == nullptr) {
+      std::memset(row, 0, static_cast<size_t>(row_bytes_));
+    } else {
+      std::memcpy(row, sources[i], static_cast<size_t>(row_bytes_));
+    }
+  }
+}
+
+void RowMover::Scatter(const char* source, const int64_t* numbers,
+                       int64_t count, bool has_zero_rows, char* output) const {
+  if (has_zero_rows) {
+    for (int64_t i = 0; i < count; ++i) {
+      if (numbers[i] == kZeroRow) continue;
+      std::memcpy(output + numbers[i] * row_bytes_, source + i * row_bytes_,
+                  static_cast<size_t>(row_bytes_));
+    }
+    return;
+  }
+  if (IsOneRun(numbers, count)) {
+    std::memcpy(output + numbers[0] * row_bytes_, source,
+                static_cast<size_t>(count * row_bytes_));
+    return;
+  }
+  scatter_(source, numbers, count, row_bytes_, output);
+}
+
+void FillZeros(const ParallelFor& parallel, int64_t bytes, void* output) {
+  char* const out = static_cast<char*>(output);
+  parallel.Run(bytes, GrainOf(kNanosecondsPerByte),
+               [out](int64_t begin, int64_t end) {
+                 std::memset(out + begin, 0, static_cast<size_t>(end - begin));
+               });
+}
+
+}  // namespace gather_stitch

@@ -1,0 +1,263 @@
+// Copyright The gather_stitch Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/types.h"
+#include "tensorflow/core/platform/logging.h"
+#include "tf_ops/core/error_words.h"
+#include "tf_ops/core/gather.h"
+#include "tf_ops/core/gather_geometry.h"
+#include "tf_ops/core/gather_grad.h"
+#include "tf_ops/kernels/adapter.h"
+#include "tf_ops/ops/sum_dtypes.h"
+
+namespace gather_stitch {
+namespace {
+
+using tensorflow::DEVICE_CPU;
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
+absl::Status OutcomeStatus(const Outcome& outcome, const Tensor& indices,
+                           int64_t rows, const TensorScratch& scratch) {
+  if (outcome.code == Outcome::kOutOfMemory) return scratch.status();
+  if (outcome.ok()) return absl::OkStatus();
+  return RuleStatus(GatherIndexError(outcome,
+                                     TensorDims(indices.shape()).view(),
+                                     IndexTypeOf(indices.dtype()), rows));
+}
+
+// GatherRows for elements that are copied as objects. The elements of a new
+// tensor are empty ones, so a kZeroRow needs no write.
+template <typename Element>
+Outcome GatherObjects(const GatherGeometry& geometry, const Tensor& params,
+                      const Tensor& indices, BadIndexAction action,
+                      const ParallelFor& parallel, Scratch& scratch,
+                      Tensor* output) {
+  const int64_t num_indices = indices.NumElements();
+  if (num_indices == 0) return Outcome();
+  auto* rows = static_cast<int64_t*>(
+      scratch.Allocate(num_indices * static_cast<int64_t>(sizeof(int64_t))));
+  if (rows == nullptr) return Outcome::OutOfMemory();
+  const Outcome outcome =
+      ResolveIndices(num_indices, geometry.rows, indices.data(),
+                     IndexTypeOf(indices.dtype()), action, parallel, rows);
+  if (!outcome.ok() || !geometry.has_output()) return outcome;
+
+  const auto* source = static_cast<const Element*>(params.data());
+  auto* target = static_cast<Element*>(output->data());
+  const int64_t inner = geometry.inner;
+  const int64_t per_batch = geometry.indices_per_batch;
+  const int64_t output_rows = geometry.batches * geometry.outer * per_batch;
+  const auto copy_rows = [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t slab = r / per_batch;  // batch * outer
+      const int64_t batch = slab / geometry.outer;
+      const int64_t row = rows[batch * per_batch + r % per_batch];
+      if (row < 0) continue;
+      const Element* from = source + (slab * geometry.rows + row) * inner;
+      std::copy(from, from + inner, target + r * inner);
+    }
+  };
+  parallel.Run(output_rows, std::max<int64_t>(1, kObjectsPerThread / inner),
+               copy_rows);
+  return outcome;
+}
+
+class GatherV2Op final : public OpKernel {
+ public:
+  explicit GatherV2Op(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("batch_dims", &batch_dims_));
+    OP_REQUIRES_OK(ctx, GetBadIndexAction(ctx, &action_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& params = ctx->input(0);
+    const Tensor& indices = ctx->input(1);
+    int64_t axis;
+    OP_REQUIRES_OK(ctx, ScalarValue(ctx->input(2), "axis", &axis));
+    const TensorDims params_dims(params.shape());
+    const TensorDims indices_dims(indices.shape());
+    const GatherShapes shapes = InferGatherShapes(
+        params_dims.view(), indices_dims.view(), axis, batch_dims_);
+    OP_REQUIRES_OK(ctx, RuleStatus(shapes.error));
+    TensorShape output_shape;
+    OP_REQUIRES_OK(ctx, MakeTensorShape(shapes.output(), &output_shape));
+    Tensor* output = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, output_shape, &output));
+
+    const GatherGeometry& geometry = shapes.geometry;
+    const WorkerThreads workers(ctx);
+    TensorScratch scratch(ctx);
+    Outcome outcome;
+    const bool are_objects = VisitObjectType(params.dtype(), [&](auto element) {
+      outcome = GatherObjects<decltype(element)>(
+          geometry, params, indices, action_, workers, scratch, output);
+    });
+    if (!are_objects) {
+      const int64_t row_bytes =
+          geometry.has_output()
+              ? geometry.inner * tensorflow::DataTypeSize(params.dtype())
+              : 0;
+      outcome = GatherRows(geometry, row_bytes, params.data(), indices.data(),
+                           IndexTypeOf(indices.dtype()), action_, workers,
+                           output->data());
+    }
+    VLOG(1) << name() << ": " << (are_objects ? "objects, " : "bytes, ")
+            << geometry.batches << " x " << geometry.outer << " x "
+            << geometry.indices_per_batch << " rows of " << geometry.inner
+            << " elements, " << workers.max_threads() << " threads";
+    OP_REQUIRES_OK(ctx,
+                   OutcomeStatus(outcome, indices, geometry.rows, scratch));
+  }
+
+ private:
+  int64_t batch_dims_;
+  BadIndexAction action_;
+};
+
+class GatherV2GradOp final : public OpKernel {
+ public:
+  explicit GatherV2GradOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("batch_dims", &batch_dims_));
+    OP_REQUIRES_OK(ctx, GetBadIndexAction(ctx, &action_));
+    OP_REQUIRES_OK(ctx, SumOf(ctx->input_type(0), &sum_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& grad = ctx->input(0);
+    const Tensor& indices = ctx->input(1);
+    const Tensor& params_shape = ctx->input(2);
+    OP_REQUIRES(ctx, params_shape.dims() == 1,
+                absl::InvalidArgumentError("params_shape must be a vector"));
+    int64_t axis;
+    OP_REQUIRES_OK(ctx, ScalarValue(ctx->input(3), "axis", &axis));
+    const ShapeView params{params_shape.flat<int64_t>().data(),
+                           static_cast<int>(params_shape.NumElements())};
+    OP_REQUIRES_OK(ctx, RuleStatus(ParamsShapeError(params)));
+    TensorShape params_grad_shape;
+    OP_REQUIRES_OK(ctx, MakeTensorShape(params, &params_grad_shape));
+    const TensorDims indices_dims(indices.shape());
+    const TensorDims grad_dims(grad.shape());
+    const GatherShapes shapes =
+        InferGatherShapes(params, indices_dims.view(), axis, batch_dims_);
+    OP_REQUIRES_OK(ctx, RuleStatus(shapes.error));
+    OP_REQUIRES_OK(ctx, RuleStatus(GatherGradShapeError(grad_dims.view(),
+                                                        shapes.output())));
+    Tensor* params_grad = nullptr;
+    OP_REQUIRES_OK(ctx,
+                   ctx->allocate_output(0, params_grad_shape, &params_grad));
+
+    GatherGeometry geometry = shapes.geometry;
+    geometry.inner = SaturatingMultiply(geometry.inner, sum_.lanes);
+    const WorkerThreads workers(ctx);
+    TensorScratch scratch(ctx);
+    const Outcome outcome =
+        GatherGrad(geometry, sum_.type, grad.data(), indices.data(),
+                   IndexTypeOf(indices.dtype()), action_, workers, scratch,
+                   params_grad->data());
+    VLOG(1) << name() << ": " << geometry.batches << " x " << geometry.outer
+            << " x " << geometry.indices_per_batch << " rows of "
+            << geometry.inner << " sums into " << geometry.rows << " rows, "
+            << workers.max_threads() << " threads";
+    OP_REQUIRES_OK(ctx,
+                   OutcomeStatus(outcome, indices, geometry.rows, scratch));
+  }
+
+ private:
+  int64_t batch_dims_;
+  BadIndexAction action_;
+  Sum sum_;
+};
+
+class GatherV2SparseGradOp final : public OpKernel {
+ public:
+  explicit GatherV2SparseGradOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, GetBadIndexAction(ctx, &action_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("unique", &unique_));
+    OP_REQUIRES_OK(ctx, SumOf(ctx->input_type(0), &sum_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    const Tensor& grad = ctx->input(0);
+    const Tensor& indices = ctx->input(1);
+    int64_t params_rows;
+    OP_REQUIRES_OK(ctx,
+                   ScalarValue(ctx->input(2), "params_rows", &params_rows));
+    OP_REQUIRES_OK(ctx,
+                   RuleStatus(NegativeCountError("params_rows", params_rows)));
+    const TensorDims grad_dims(grad.shape());
+    const TensorDims indices_dims(indices.shape());
+    OP_REQUIRES_OK(ctx, RuleStatus(SparseGradShapeError(grad_dims.view(),
+                                                        indices_dims.view())));
+    Tensor* slots = nullptr;
+    OP_REQUIRES_OK(ctx, ctx->allocate_output(2, indices.shape(), &slots));
+
+    const WorkerThreads workers(ctx);
+    TensorScratch scratch(ctx);
+    SparseGradPlan plan;
+    const Outcome outcome =
+        PlanSparseGrad(indices.NumElements(), params_rows, indices.data(),
+                       IndexTypeOf(indices.dtype()), action_, unique_, workers,
+                       scratch, &plan, slots->flat<int64_t>().data());
+    OP_REQUIRES_OK(ctx, OutcomeStatus(outcome, indices, params_rows, scratch));
+
+    Tensor* rows = nullptr;
+    OP_REQUIRES_OK(ctx,
+                   ctx->allocate_output(1, TensorShape({plan.slices}), &rows));
+    std::copy(plan.rows, plan.rows + plan.slices, rows->flat<int64_t>().data());
+    OP_REQUIRES_OK(ctx, SetValues(ctx, grad, indices.dims(), plan, workers));
+    VLOG(1) << name() << ": " << indices.NumElements() << " indices into "
+            << plan.slices << " slices" << (plan.is_identity ? ", shared" : "");
+  }
+
+ private:
+  absl::Status SetValues(OpKernelContext* ctx, const Tensor& grad,
+                         int indices_rank, const SparseGradPlan& plan,
+                         const ParallelFor& parallel) {
+    TensorShape values_shape({plan.slices});
+    for (int i = indices_rank; i < grad.dims(); ++i) {
+      TF_RETURN_IF_ERROR(values_shape.AddDimWithStatus(grad.dim_size(i)));
+    }
+    if (plan.is_identity) {
+      Tensor values;
+      if (!values.CopyFrom(grad, values_shape)) {
+        return absl::InternalError("values has another size than grad");
+      }
+      ctx->set_output(0, values);
+      return absl::OkStatus();
+    }
+    Tensor* values = nullptr;
+    TF_RETURN_IF_ERROR(ctx->allocate_output(0, values_shape, &values));
+    if (values->NumElements() > 0) {
+      const int64_t inner = values->NumElements() / plan.slices * sum_.lanes;
+      FillSparseGradValues(plan, inner, sum_.type, grad.data(), parallel,
+                           values->data());
+    }
+    return absl::OkStatus();
+  }
+
+  BadIndexAction action_;
+  bool unique_;
+  Sum sum_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("GatherStitch>GatherV2").Device(DEVICE_CPU),
+                        GatherV2Op);
+REGISTER_KERNEL_BUILDER(Name("GatherStitch>GatherV2Grad").Device(DEVICE_CPU),
+                        GatherV2GradOp);
+REGISTER_KERNEL_BUILDER(
+    Name("GatherStitch>GatherV2SparseGrad").Device(DEVICE_CPU),
+    GatherV2SparseGradOp);
+
+}  // namespace
+}  // namespace gather_stitch

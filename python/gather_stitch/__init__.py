@@ -1,0 +1,35 @@
+# Copyright The gather_stitch Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Gather and dynamic-stitch ops for TensorFlow.
+
+Importing this package loads its op library and registers the gradients. The functions take the
+arguments of `tf.gather` and `tf.dynamic_stitch`, so replacing the module name is enough:
+
+    >>> import gather_stitch
+    >>> gather_stitch.gather([10, 20, 30], [2, -1], bad_indices_policy="WRAP").numpy().tolist()
+    [30, 30]
+
+`python -m gather_stitch` prints what a bug report needs.
+"""
+
+from . import _loader
+
+__version__ = _loader.build_info().get("VERSION", "unknown")
+
+# The library is loaded first: a failure says how to mend it.
+_loader.load()
+
+from . import raw_ops  # noqa: E402
+from .gather_ops import batch_gather, gather  # noqa: E402
+from .stitch_ops import dynamic_stitch, parallel_dynamic_stitch  # noqa: E402
+from .stock_lowering import use_stock_ops  # noqa: E402
+
+__all__ = [
+    "__version__",
+    "batch_gather",
+    "dynamic_stitch",
+    "gather",
+    "parallel_dynamic_stitch",
+    "raw_ops",
+    "use_stock_ops",
+]

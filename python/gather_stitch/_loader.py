@@ -1,0 +1,158 @@
+# Copyright The gather_stitch Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and loads the op library, once in a process.
+
+A second copy of the library, under another path, would load without a word and then break every
+call, because TensorFlow keeps the first definition of an op. So the op registry is asked first,
+and who comes second, be it another copy of this package or the same one imported anew, gets the
+wrappers that the first one generated.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+import pathlib
+import re
+import sys
+import types
+
+import tensorflow as tf
+from tensorflow.core.framework import op_def_pb2
+from tensorflow.python.framework import _pywrap_python_op_gen, op_def_registry
+
+logger = logging.getLogger("gather_stitch")
+
+PACKAGE_FOLDER = pathlib.Path(__file__).resolve().parent
+OP_LIBRARY = PACKAGE_FOLDER / "_ops.so"
+OP_NAMES = (
+    "GatherStitch>GatherV2",
+    "GatherStitch>GatherV2Grad",
+    "GatherStitch>GatherV2SparseGrad",
+    "GatherStitch>ParallelDynamicStitch",
+    "GatherStitch>ParallelDynamicStitchV2",
+    "GatherStitch>ParallelDynamicStitchGrad",
+)
+
+# Where the generated wrappers are kept for whoever imports this package next. Not a name inside
+# the package, which may be there twice.
+_PROCESS_KEY = "_gather_stitch_loaded_ops"
+
+
+def build_info() -> dict[str, str]:
+    """VERSION, TF_VERSION and COMPILER of the library; empty where none was built."""
+    try:
+        module = importlib.import_module("._build_info", __package__)
+    except ModuleNotFoundError:
+        return {}
+    return {key: getattr(module, key) for key in ("VERSION", "TF_VERSION", "COMPILER")}
+
+
+def load() -> types.ModuleType:
+    """Returns the module of generated wrappers, one function for each op.
+
+    Raises:
+      ImportError: no library was built, or it was built for another TensorFlow. The text says
+        what was found, what was expected, and the command that mends it.
+    """
+    loaded = sys.modules.get(_PROCESS_KEY)
+    if loaded is None:
+        if op_def_registry.get(OP_NAMES[0]) is not None:
+            loaded = _generate_wrappers()
+        else:
+            loaded = _load_library()
+        sys.modules[_PROCESS_KEY] = loaded
+    elif loaded.library_path != str(OP_LIBRARY):
+        logger.warning(
+            "the ops of gather_stitch %s were loaded from %s before; %s is not loaded",
+            loaded.library_version,
+            loaded.library_path,
+            OP_LIBRARY,
+        )
+    return loaded
+
+
+def cpu_features(loaded: types.ModuleType) -> str:
+    """The instruction set that the kernels of the loaded library chose, such as `avx2`."""
+    try:
+        function = ctypes.CDLL(loaded.library_path).gather_stitch_cpu_features
+    except (OSError, AttributeError):
+        return "unknown"
+    function.restype = ctypes.c_char_p
+    function.argtypes = []
+    text: bytes = function()
+    return text.decode()
+
+
+def _load_library() -> types.ModuleType:
+    info = build_info()
+    if not OP_LIBRARY.is_file():
+        others = sorted(path.name for path in PACKAGE_FOLDER.glob("*.so"))
+        raise _import_error(
+            found=f"no {OP_LIBRARY.name} in {PACKAGE_FOLDER}"
+            + (f", only {', '.join(others)}" if others else ""),
+            expected=f"{OP_LIBRARY}, built for TensorFlow {tf.__version__}",
+            make_goals="build",
+        )
+    another = f"build TENSORFLOW=tensorflow=={tf.__version__}"
+    built_for = info.get("TF_VERSION", "unknown")
+    if info and _minor(built_for) != _minor(tf.__version__):
+        raise _import_error(
+            found=f"{OP_LIBRARY}, built for TensorFlow {built_for}",
+            expected=f"a library built for TensorFlow {tf.__version__}, which is running",
+            make_goals=another,
+        )
+    try:
+        loaded: types.ModuleType = tf.load_op_library(str(OP_LIBRARY))
+    except (tf.errors.OpError, RuntimeError, OSError) as error:
+        raise _import_error(
+            found=f"{OP_LIBRARY}, built for TensorFlow {built_for}, which does not load: {error}",
+            expected=f"a library built for TensorFlow {tf.__version__}, which is running",
+            make_goals="clean build" if info else another,
+        ) from error
+    loaded.__dict__.update(
+        library_path=str(OP_LIBRARY), library_version=info.get("VERSION", "unknown")
+    )
+    logger.debug("loaded %s", OP_LIBRARY)
+    return loaded
+
+
+def _generate_wrappers() -> types.ModuleType:
+    """Wrappers for ops that something else, such as tf.load_op_library, has registered."""
+    definitions = [op_def_registry.get(name) for name in OP_NAMES]
+    missing = [n for n, definition in zip(OP_NAMES, definitions, strict=True) if not definition]
+    if missing:
+        raise ImportError(
+            "gather_stitch: this process has loaded the op library of another version, which "
+            f"lacks {', '.join(missing)}. Load it in a new process, or import gather_stitch first."
+        )
+    op_list = op_def_pb2.OpList(op=definitions)
+    loaded = types.ModuleType(_PROCESS_KEY)
+    source = _pywrap_python_op_gen.GetPythonWrappers(op_list.SerializeToString())
+    exec(source, loaded.__dict__)
+    loaded.__dict__.update(library_path="an unknown place", library_version="unknown")
+    logger.warning("the ops of gather_stitch were registered before; %s is not loaded", OP_LIBRARY)
+    return loaded
+
+
+def _minor(version: str) -> str:
+    match = re.match(r"\d+\.\d+", version)
+    return match.group() if match else version
+
+
+def _import_error(found: str, expected: str, make_goals: str) -> ImportError:
+    checkout = PACKAGE_FOLDER.parent.parent
+    if (checkout / "Makefile").is_file() and (checkout / "tf_ops").is_dir():
+        command = f"make -C {checkout} {make_goals}"
+        hint = f"and run {checkout / '.venv' / 'bin' / 'python'}"
+    else:
+        command = "pip install --force-reinstall tf-gather-stitch"
+        hint = "which installs the TensorFlow that it was built for as well"
+    return ImportError(
+        "gather_stitch can not load its ops.\n"
+        f"  found:    {found}\n"
+        f"  expected: {expected}\n"
+        f"  to mend:  {command}\n"
+        f"            {hint}"
+    )

@@ -11,10 +11,10 @@
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/platform/logging.h"
 #include "tf_ops/core/error_words.h"
-#include "tf_ops/core/gather.h"
 #include "tf_ops/core/gather_geometry.h"
 #include "tf_ops/core/gather_grad.h"
 #include "tf_ops/kernels/adapter.h"
+#include "tf_ops/kernels/gather_tensor.h"
 #include "tf_ops/ops/sum_dtypes.h"
 
 namespace gather_stitch {
@@ -26,52 +26,6 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
-
-absl::Status OutcomeStatus(const Outcome& outcome, const Tensor& indices,
-                           int64_t rows, const TensorScratch& scratch) {
-  if (outcome.code == Outcome::kOutOfMemory) return scratch.status();
-  if (outcome.ok()) return absl::OkStatus();
-  return RuleStatus(GatherIndexError(outcome,
-                                     TensorDims(indices.shape()).view(),
-                                     IndexTypeOf(indices.dtype()), rows));
-}
-
-// GatherRows for elements that are copied as objects. The elements of a new
-// tensor are empty ones, so a kZeroRow needs no write.
-template <typename Element>
-Outcome GatherObjects(const GatherGeometry& geometry, const Tensor& params,
-                      const Tensor& indices, BadIndexAction action,
-                      const ParallelFor& parallel, Scratch& scratch,
-                      Tensor* output) {
-  const int64_t num_indices = indices.NumElements();
-  if (num_indices == 0) return Outcome();
-  auto* rows = static_cast<int64_t*>(
-      scratch.Allocate(num_indices * static_cast<int64_t>(sizeof(int64_t))));
-  if (rows == nullptr) return Outcome::OutOfMemory();
-  const Outcome outcome =
-      ResolveIndices(num_indices, geometry.rows, indices.data(),
-                     IndexTypeOf(indices.dtype()), action, parallel, rows);
-  if (!outcome.ok() || !geometry.has_output()) return outcome;
-
-  const auto* source = static_cast<const Element*>(params.data());
-  auto* target = static_cast<Element*>(output->data());
-  const int64_t inner = geometry.inner;
-  const int64_t per_batch = geometry.indices_per_batch;
-  const int64_t output_rows = geometry.batches * geometry.outer * per_batch;
-  const auto copy_rows = [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t slab = r / per_batch;  // batch * outer
-      const int64_t batch = slab / geometry.outer;
-      const int64_t row = rows[batch * per_batch + r % per_batch];
-      if (row < 0) continue;
-      const Element* from = source + (slab * geometry.rows + row) * inner;
-      std::copy(from, from + inner, target + r * inner);
-    }
-  };
-  parallel.Run(output_rows, std::max<int64_t>(1, kObjectsPerThread / inner),
-               copy_rows);
-  return outcome;
-}
 
 class GatherV2Op final : public OpKernel {
  public:
@@ -95,29 +49,8 @@ class GatherV2Op final : public OpKernel {
     Tensor* output = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, output_shape, &output));
 
-    const GatherGeometry& geometry = shapes.geometry;
-    const WorkerThreads workers(ctx);
-    TensorScratch scratch(ctx);
-    Outcome outcome;
-    const bool are_objects = VisitObjectType(params.dtype(), [&](auto element) {
-      outcome = GatherObjects<decltype(element)>(
-          geometry, params, indices, action_, workers, scratch, output);
-    });
-    if (!are_objects) {
-      const int64_t row_bytes =
-          geometry.has_output()
-              ? geometry.inner * tensorflow::DataTypeSize(params.dtype())
-              : 0;
-      outcome = GatherRows(geometry, row_bytes, params.data(), indices.data(),
-                           IndexTypeOf(indices.dtype()), action_, workers,
-                           output->data());
-    }
-    VLOG(1) << name() << ": " << (are_objects ? "objects, " : "bytes, ")
-            << geometry.batches << " x " << geometry.outer << " x "
-            << geometry.indices_per_batch << " rows of " << geometry.inner
-            << " elements, " << workers.max_threads() << " threads";
-    OP_REQUIRES_OK(ctx,
-                   OutcomeStatus(outcome, indices, geometry.rows, scratch));
+    OP_REQUIRES_OK(ctx, GatherTensor(ctx, shapes.geometry, params, indices,
+                                     action_, output));
   }
 
  private:
@@ -169,8 +102,7 @@ class GatherV2GradOp final : public OpKernel {
             << " x " << geometry.indices_per_batch << " rows of "
             << geometry.inner << " sums into " << geometry.rows << " rows, "
             << workers.max_threads() << " threads";
-    OP_REQUIRES_OK(ctx,
-                   OutcomeStatus(outcome, indices, geometry.rows, scratch));
+    OP_REQUIRES_OK(ctx, GatherStatus(outcome, indices, geometry.rows, scratch));
   }
 
  private:
@@ -209,7 +141,7 @@ class GatherV2SparseGradOp final : public OpKernel {
         PlanSparseGrad(indices.NumElements(), params_rows, indices.data(),
                        IndexTypeOf(indices.dtype()), action_, unique_, workers,
                        scratch, &plan, slots->flat<int64_t>().data());
-    OP_REQUIRES_OK(ctx, OutcomeStatus(outcome, indices, params_rows, scratch));
+    OP_REQUIRES_OK(ctx, GatherStatus(outcome, indices, params_rows, scratch));
 
     Tensor* rows = nullptr;
     OP_REQUIRES_OK(ctx,

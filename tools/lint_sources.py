@@ -18,7 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CPP_FOLDERS = ("tf_ops", "tests", "benchmarks")
 CPP_SUFFIXES = (".h", ".cc", ".cu")
 OTHER_FOLDERS = ("python", "tests", "benchmarks", "examples", "tools", "tf", ".ci")
-OTHER_SUFFIXES = (".py", ".sh", ".bzl", "")
+OTHER_SUFFIXES = (".py", ".sh", ".bzl")
+OTHER_NAMES = ("BUILD", "WORKSPACE", "run")
 LICENCE = ("Copyright The gather_stitch Authors.", "SPDX-License-Identifier: Apache-2.0")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
@@ -27,10 +28,12 @@ OF_ABSEIL = re.compile(r"^absl/")
 OF_EIGEN = re.compile(r"^(Eigen|unsupported|ml_dtypes)/")
 
 
-def files(folders: tuple[str, ...], suffixes: tuple[str, ...]) -> Iterator[pathlib.Path]:
+def files(
+    folders: tuple[str, ...], suffixes: tuple[str, ...], names: tuple[str, ...] = ()
+) -> Iterator[pathlib.Path]:
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.is_file() and path.suffix in suffixes and "__pycache__" not in path.parts:
+            if path.is_file() and (path.suffix in suffixes or path.name in names):
                 yield path
 
 
@@ -82,7 +85,7 @@ def check_licence(path: pathlib.PurePath, lines: list[str]) -> Iterator[tuple[in
 def main() -> None:
     complaints = []
     cpp = list(files(CPP_FOLDERS, CPP_SUFFIXES))
-    for path in cpp + list(files(OTHER_FOLDERS, OTHER_SUFFIXES)):
+    for path in cpp + list(files(OTHER_FOLDERS, OTHER_SUFFIXES, OTHER_NAMES)):
         name = path.relative_to(ROOT)
         lines = path.read_text(encoding="utf-8").splitlines()
         found = list(check_licence(name, lines))

@@ -1,6 +1,6 @@
 # Copyright The gather_stitch Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Registering gradients and vectorisations, in registries that refuse a second entry.
+"""Registering gradients, tangents and vectorisations, in registries that keep one entry.
 
 The package may be imported more than once in a process, anew or from another path. The first
 entry stays: it serves the same ops.
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.eager import forwardprop
 from tensorflow.python.ops.parallel_for import pfor
 
 
@@ -23,6 +24,19 @@ def register_gradient(op_type: str) -> Callable[[Callable[..., Any]], Callable[.
             tf.RegisterGradient(op_type)(function)
         except KeyError:
             pass
+        return function
+
+    return register
+
+
+def register_tangent(op_type: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Registers the decorated `(attrs, inputs, outputs, tangents) -> list` for forward mode.
+
+    Without it TensorFlow differentiates the gradient of `op_type` with respect to its argument.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        forwardprop._SPECIAL_CASES.setdefault(op_type, function)
         return function
 
     return register

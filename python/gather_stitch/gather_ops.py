@@ -13,7 +13,7 @@ from tensorflow.python.ops import array_ops, gen_array_ops
 from tensorflow.python.ops.parallel_for import pfor
 
 from . import _arguments, _loader, stock_lowering
-from ._registration import attr_text, register_gradient, register_pfor
+from ._registration import attr_text, register_gradient, register_pfor, register_tangent
 
 _ops = _loader.load()
 _gather_v2 = _ops.gather_stitch_gather_v2
@@ -245,6 +245,24 @@ def _gather_v2_gradient(op: Any, grad: Any) -> list[Any]:
             unique=choice == "SPARSE",
         )
     return [tf.IndexedSlices(values, rows, params_shape), None, None]
+
+
+@register_tangent("GatherStitch>GatherV2")
+def _gather_v2_tangent(
+    attrs: tuple[Any, ...], inputs: list[Any], _: list[Any], tangents: list[Any]
+) -> list[Any]:
+    # The gradient would not do: forward mode hides the value of axis from it, without which it
+    # cannot be slices.
+    named = dict(zip(attrs[::2], attrs[1::2], strict=True))
+    tangent = _gather_v2(
+        tangents[0],
+        inputs[1],
+        inputs[2],
+        batch_dims=named["batch_dims"],
+        bad_indices_policy=attr_text(named["bad_indices_policy"]),
+        gradient="DENSE",
+    )
+    return [tangent]
 
 
 @register_gradient("GatherStitch>GatherV2Grad")

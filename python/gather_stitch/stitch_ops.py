@@ -9,7 +9,6 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.autograph.impl import api as autograph
-from tensorflow.python.framework import ops
 from tensorflow.python.ops.parallel_for import pfor
 
 from . import _arguments, _loader, stock_lowering
@@ -21,7 +20,6 @@ _stitch = _ops.gather_stitch_parallel_dynamic_stitch
 _stitch_v2 = _ops.gather_stitch_parallel_dynamic_stitch_v2
 _stitch_grad = _ops.gather_stitch_parallel_dynamic_stitch_grad
 
-_EagerTensor = ops.EagerTensor
 _emission = stock_lowering.emission
 _MAX_INT32 = 2**31 - 1
 
@@ -119,22 +117,22 @@ def _merge(
 ) -> Any:
     if bad_indices_policy != "DEFAULT":
         _check_policy(bad_indices_policy, size)
-    if _emission.is_stock or not _all_eager(indices, data):
-        for value in _flat(indices) + _flat(data):
-            if _arguments.belongs_to_stock(value):
-                if size is not None or bad_indices_policy != "DEFAULT":
-                    _arguments.refuse_options_for_stock(value, "tf.dynamic_stitch")
-                return tf.dynamic_stitch(indices, data, name=name)
+    try:
         if _emission.is_stock:
             _check_lists(indices, data)
             return stock_lowering.stitch(indices, data, size, bad_indices_policy, name)
-    try:
         if size is None:
             return _stitch(indices, data, name=name)
         if size.__class__ is int and size > _MAX_INT32:
             size = tf.constant(size, tf.int64)
         return _stitch_v2(indices, data, size, bad_indices_policy=bad_indices_policy, name=name)
     except (TypeError, ValueError, OverflowError, tf.errors.InvalidArgumentError):
+        # Now there is time to see what the op did not take.
+        for value in [*_flat(indices), *_flat(data)]:
+            if _arguments.belongs_to_stock(value):
+                if size is not None or bad_indices_policy != "DEFAULT":
+                    _arguments.refuse_options_for_stock(value, "tf.dynamic_stitch")
+                return tf.dynamic_stitch(indices, data, name=name)
         _check_lists(indices, data)
         for m, value in enumerate(indices):
             _arguments.refuse_wrong_dtype(f"indices[{m}]", value, _arguments.STITCH_INDEX_DTYPES)
@@ -145,16 +143,6 @@ def _merge(
 
 autograph.autograph_artifact(parallel_dynamic_stitch)
 autograph.autograph_artifact(dynamic_stitch)
-
-
-def _all_eager(indices: Any, data: Any) -> bool:
-    for values in (indices, data):
-        if values.__class__ is not list and values.__class__ is not tuple:
-            return False
-        for value in values:
-            if value.__class__ is not _EagerTensor:
-                return False
-    return True
 
 
 def _flat(values: Any) -> list[Any]:

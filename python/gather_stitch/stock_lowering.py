@@ -159,10 +159,41 @@ def resolve_indices(indices: Any, rows: Any, bad_indices_policy: str) -> tuple[A
 
 
 def _gather(params: Any, indices: Any, axis: Any, batch_dims: int, name: str | None) -> Any:
+    if batch_dims < 0 and indices.shape.rank is None:
+        return _gather_in_flat_batches(params, indices, axis, batch_dims, name)
     # Not tf.gather, which reads a variable in another way and then forgets batch_dims.
     return tf.raw_ops.GatherV2(
         params=params, indices=indices, axis=axis, batch_dims=batch_dims, name=name
     )
+
+
+def _gather_in_flat_batches(
+    params: Any, indices: Any, axis: Any, batch_dims: int, name: str | None
+) -> Any:
+    """Gathers with one batch dimension in place of a number only known at run time.
+
+    The stock op takes a negative batch_dims, but its gradient does not then.
+    """
+    params = tf.convert_to_tensor(params)
+    axis = _axis_from_front(axis, params)
+    batch_dims = batch_dims + tf.rank(indices)
+    params_shape = tf.shape(params, tf.int64)
+    indices_shape = tf.shape(indices, tf.int64)
+    size = tf.reduce_prod
+    flat_params_shape = [
+        size(params_shape[:batch_dims]),
+        size(params_shape[batch_dims:axis]),
+        params_shape[axis],
+        size(params_shape[axis + 1 :]),
+    ]
+    flat_indices_shape = [size(indices_shape[:batch_dims]), size(indices_shape[batch_dims:])]
+    flat_slices = _gather(
+        tf.reshape(params, flat_params_shape), tf.reshape(indices, flat_indices_shape), 2, 1, None
+    )
+    slices_shape = tf.concat(
+        [params_shape[:axis], indices_shape[batch_dims:], params_shape[axis + 1 :]], 0
+    )
+    return tf.reshape(flat_slices, slices_shape, name=name)
 
 
 def _widened(indices: Any) -> Any:

@@ -77,8 +77,8 @@ Outcome PlanSparseGrad(int64_t count, int64_t params_rows, const void* indices,
                        SparseGradPlan* plan, int64_t* slots);
 
 // values[slice, j] == sum of grad[i, j] over i with slots[i] == slice, in
-// ascending i and starting from the first; values is [k, inner]. Indices are not
-// read again.
+// ascending i and starting from the first; values is [k, inner]. Indices are
+// not read again.
 void FillSparseGradValues(const SparseGradPlan& plan, int64_t inner,
                           SumType sum_type, const void* grad,
                           const ParallelFor& parallel, void* values);

@@ -192,7 +192,7 @@ template <>
 struct Narrower<Bfloat16> {
   static Bfloat16 FromBits(uint32_t bits) {
     const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-    const uint32_t nan = bits >> 16 | 0x40u;
+    const uint32_t nan = (bits >> 16 & 0x8000u) | 0x7fc0u;
     const bool is_nan = (bits & ~kFloatSign) > kFloatInfinity;
     return {static_cast<uint16_t>(is_nan ? nan : rounded)};
   }

@@ -155,14 +155,13 @@ struct RowPartition {
     for (int64_t k = 0; k < count; ++k) {
       if (chunk_rows[k] == kZeroRow) continue;
       Entry& entry = chunk_entries[chunk_starts[chunk_rows[k] >> row_shift]++];
-      entry.row = static_cast<Word>(chunk_rows[k] & row_mask);
-      entry.position = static_cast<uint32_t>(k);
+      entry = {static_cast<Word>(chunk_rows[k] & row_mask),
+               static_cast<uint32_t>(k)};
     }
     // Each start has moved to the end of its bucket, the start of the next.
     std::copy_backward(chunk_starts, chunk_starts + buckets - 1,
                        chunk_starts + buckets);
     chunk_starts[0] = 0;
-    chunk_starts[buckets] = start;
   }
 };
 

@@ -300,7 +300,8 @@ void SumSliceTile(const SliceJob& job, int64_t begin, int64_t end,
   }
   RowPairs pairs;
   const auto add = [&] {
-    sum.add(pairs, grad, job.inner, columns, accumulators, stride);
+    sum.add(pairs, Announce::kGrad, grad, job.inner, columns, accumulators,
+            stride);
     pairs.count = 0;
   };
   for (int64_t slice = begin; slice < end; ++slice) {

@@ -17,9 +17,11 @@
 
 namespace gather_stitch {
 
-// Which row of grad goes where.
+// Which row of grad goes where. Where positions are consecutive only the first
+// of them is set.
 struct RowPairs {
   int64_t count = 0;
+  bool is_consecutive = false;
   int64_t rows[kBlockIndices];       // of the accumulators
   int64_t positions[kBlockIndices];  // of grad
 
@@ -30,6 +32,9 @@ struct RowPairs {
     ++count;
   }
 };
+
+// Which of the rows are announced ahead, since they are likely far away.
+enum class Announce { kNone, kAccumulators, kGrad };
 
 // A number to start a sum with.
 enum class SumStart {
@@ -51,8 +56,9 @@ struct SumFunctions {
   void (*start)(SumStart start, int64_t count, void* accumulators);
 
   // The strides between rows and the columns to add are in elements.
-  void (*add)(const RowPairs& pairs, const void* grad, int64_t grad_stride,
-              int64_t columns, void* accumulators, int64_t accumulator_stride);
+  void (*add)(const RowPairs& pairs, Announce announce, const void* grad,
+              int64_t grad_stride, int64_t columns, void* accumulators,
+              int64_t accumulator_stride);
 
   // Rounds `count` accumulators to elements; null where is_in_place.
   void (*round)(const float* accumulators, int64_t count, void* elements);

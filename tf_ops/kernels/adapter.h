@@ -25,7 +25,6 @@
 #include "tf_ops/core/scratch.h"
 #include "tf_ops/core/shape_view.h"
 #include "tf_ops/ops/rule_status.h"
-#include "tf_ops/ops/rule_status.h"
 
 namespace gather_stitch {
 

@@ -12,7 +12,6 @@
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tf_ops/core/shape_view.h"
 #include "tf_ops/ops/rule_status.h"
-#include "tf_ops/ops/rule_status.h"
 
 namespace gather_stitch {
 

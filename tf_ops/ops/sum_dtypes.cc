@@ -63,8 +63,8 @@ absl::Status SumOf(tensorflow::DataType dtype, Sum* sum) {
       *sum = {SumType::kFloat8E5m2fnuz, 1};
       return absl::OkStatus();
     default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("there is no sum of ", tensorflow::DataTypeString(dtype)));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "there is no sum of ", tensorflow::DataTypeString(dtype)));
   }
 }
 

@@ -1,9 +1,9 @@
 // Copyright The gather_stitch Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The dtypes that the gradient ops sum: every numeric one and float8. TensorFlow's
-// grammar of attrs has no name for float8, so the ops' attr T is any type and this
-// is the list, for shape functions and kernels alike.
+// The dtypes that the gradient ops sum: every numeric one and float8.
+// TensorFlow's grammar of attrs has no name for float8, so the ops' attr T is
+// any type and this is the list, for shape functions and kernels alike.
 
 #ifndef GATHER_STITCH_OPS_SUM_DTYPES_H_
 #define GATHER_STITCH_OPS_SUM_DTYPES_H_

@@ -3,8 +3,8 @@
 
 // Gather: rows of bytes, moved.
 //
-//   output[batch, outer, i] == params[batch, outer, ResolveIndex(indices[batch,
-//   i])]
+//   output[batch, outer, i] == params[batch, outer, row]
+//     where row == ResolveIndex(indices[batch, i])
 //
 // over the loops of GatherGeometry, where a row is `row_bytes` bytes and a
 // kZeroRow is a row of zero bytes.

@@ -8,8 +8,8 @@
 //     min(max(index, 0), rows - 1)              kClip, rows > 0
 //     index modulo rows, in [0, rows)           kWrap, rows > 0
 //     kZeroRow                                  kZero
-//     kBadRow                                   kFail; kClip, kWrap at rows ==
-//     0
+//     kBadRow                                   kFail, and kClip, kWrap where
+//                                               rows == 0
 //
 // `rows` >= 0. Every value of every index dtype is legal, uint64 above 2^63
 // included.

@@ -168,7 +168,7 @@ def test_the_same_tensor_twice():
     np.testing.assert_array_equal(grad, [1 + 8, 0 + 2, 4 + 16])
 
 
-@pytest.mark.parametrize("options", [{}, {"size": 12}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"size": 13}], ids=str)
 @pytest.mark.parametrize("case", STITCH_CASES, ids=str)
 def test_second_and_third_order(case, options):
     shapes, constant, _ = case
@@ -189,7 +189,7 @@ def test_second_and_third_order(case, options):
             u = tf.add_n([tf.reduce_sum(g * w) for g, w in zip(order_2, weights, strict=True)])
         return order_1, order_2, third.gradient(u, x)
 
-    masks = stitch_grad_oracle(np.ones((12, *constant)), indices)
+    masks = stitch_grad_oracle(np.ones((13, *constant)), indices)
     for wrapped in (run, tf.function(run)):
         orders = wrapped([tf.constant(d) for d in data])
         for m, mask in enumerate(masks):

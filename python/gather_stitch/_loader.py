@@ -30,6 +30,7 @@ OP_NAMES = (
     "GatherStitch>GatherV2",
     "GatherStitch>GatherV2Grad",
     "GatherStitch>GatherV2SparseGrad",
+    "GatherStitch>ResourceGather",
     "GatherStitch>ParallelDynamicStitch",
     "GatherStitch>ParallelDynamicStitchV2",
     "GatherStitch>ParallelDynamicStitchGrad",

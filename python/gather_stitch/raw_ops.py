@@ -19,6 +19,7 @@ GatherV2SparseGrad = _ops.GatherStitch_GatherV2SparseGrad
 ParallelDynamicStitch = _ops.GatherStitch_ParallelDynamicStitch
 ParallelDynamicStitchGrad = _ops.GatherStitch_ParallelDynamicStitchGrad
 ParallelDynamicStitchV2 = _ops.GatherStitch_ParallelDynamicStitchV2
+ResourceGather = _ops.GatherStitch_ResourceGather
 
 __all__ = [
     "GatherV2",
@@ -27,4 +28,5 @@ __all__ = [
     "ParallelDynamicStitch",
     "ParallelDynamicStitchGrad",
     "ParallelDynamicStitchV2",
+    "ResourceGather",
 ]

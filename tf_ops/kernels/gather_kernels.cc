@@ -6,10 +6,15 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_handle.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/resource_var.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/platform/logging.h"
+#include "tensorflow/core/platform/mutex.h"
 #include "tf_ops/core/error_words.h"
 #include "tf_ops/core/gather_geometry.h"
 #include "tf_ops/core/gather_grad.h"
@@ -20,12 +25,35 @@
 namespace gather_stitch {
 namespace {
 
+using tensorflow::DataTypeString;
 using tensorflow::DEVICE_CPU;
 using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
+using tensorflow::ResourceHandle;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
+using tensorflow::tf_shared_lock;
+using tensorflow::Var;
+using tensorflow::core::RefCountPtr;
+
+// Gathers from `params` at input 1 along the axis in input 2, into output 0.
+absl::Status GatherIntoOutput(OpKernelContext* ctx, const Tensor& params,
+                              int64_t batch_dims, BadIndexAction action) {
+  const Tensor& indices = ctx->input(1);
+  int64_t axis;
+  TF_RETURN_IF_ERROR(ScalarValue(ctx->input(2), "axis", &axis));
+  const TensorDims params_dims(params.shape());
+  const TensorDims indices_dims(indices.shape());
+  const GatherShapes shapes = InferGatherShapes(
+      params_dims.view(), indices_dims.view(), axis, batch_dims);
+  TF_RETURN_IF_ERROR(RuleStatus(shapes.error));
+  TensorShape output_shape;
+  TF_RETURN_IF_ERROR(MakeTensorShape(shapes.output(), &output_shape));
+  Tensor* output = nullptr;
+  TF_RETURN_IF_ERROR(ctx->allocate_output(0, output_shape, &output));
+  return GatherTensor(ctx, shapes.geometry, params, indices, action, output);
+}
 
 class GatherV2Op final : public OpKernel {
  public:
@@ -35,25 +63,67 @@ class GatherV2Op final : public OpKernel {
   }
 
   void Compute(OpKernelContext* ctx) override {
-    const Tensor& params = ctx->input(0);
-    const Tensor& indices = ctx->input(1);
-    int64_t axis;
-    OP_REQUIRES_OK(ctx, ScalarValue(ctx->input(2), "axis", &axis));
-    const TensorDims params_dims(params.shape());
-    const TensorDims indices_dims(indices.shape());
-    const GatherShapes shapes = InferGatherShapes(
-        params_dims.view(), indices_dims.view(), axis, batch_dims_);
-    OP_REQUIRES_OK(ctx, RuleStatus(shapes.error));
-    TensorShape output_shape;
-    OP_REQUIRES_OK(ctx, MakeTensorShape(shapes.output(), &output_shape));
-    Tensor* output = nullptr;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, output_shape, &output));
-
-    OP_REQUIRES_OK(ctx, GatherTensor(ctx, shapes.geometry, params, indices,
-                                     action_, output));
+    OP_REQUIRES_OK(ctx,
+                   GatherIntoOutput(ctx, ctx->input(0), batch_dims_, action_));
   }
 
  private:
+  int64_t batch_dims_;
+  BadIndexAction action_;
+};
+
+// The variable that a scalar handle points to, or an error that names it.
+absl::Status LookupVariable(OpKernelContext* ctx, const Tensor& resource,
+                            RefCountPtr<Var>* variable) {
+  if (resource.dims() != 0) {
+    return absl::InvalidArgumentError("resource must be scalar");
+  }
+  const ResourceHandle& handle = resource.scalar<ResourceHandle>()();
+  const absl::Status status = tensorflow::LookupResource(ctx, handle, variable);
+  if (!absl::IsNotFound(status)) return status;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "Could not find variable ", handle.name(), " in container ",
+      handle.container(), ": it is not initialized, or it was deleted"));
+}
+
+class ResourceGatherOp final : public OpKernel {
+ public:
+  explicit ResourceGatherOp(OpKernelConstruction* ctx) : OpKernel(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("batch_dims", &batch_dims_));
+    OP_REQUIRES_OK(ctx, GetBadIndexAction(ctx, &action_));
+  }
+
+  void Compute(OpKernelContext* ctx) override {
+    RefCountPtr<Var> variable;
+    OP_REQUIRES_OK(ctx, LookupVariable(ctx, ctx->input(0), &variable));
+    // Whoever assigns to the variable waits until the rows are copied. A second
+    // reference to the tensor in place of the lock would make the next sparse
+    // update copy the table; a lock needs no mode of the variable, since
+    // nothing outlives it that shares the table's memory.
+    const tf_shared_lock lock(*variable->mu());
+    OP_REQUIRES_OK(ctx, CheckReadable(ctx, *variable));
+    OP_REQUIRES_OK(
+        ctx, GatherIntoOutput(ctx, *variable->tensor(), batch_dims_, action_));
+  }
+
+ private:
+  static absl::Status CheckReadable(OpKernelContext* ctx, Var& variable) {
+    const std::string& name = ctx->input(0).scalar<ResourceHandle>()().name();
+    if (!variable.is_initialized) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("variable ", name, " is not initialized"));
+    }
+    const tensorflow::DataType expected = ctx->expected_output_dtype(0);
+    const tensorflow::DataType found = variable.tensor()->dtype();
+    if (found != expected) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Trying to read variable with wrong dtype. Expected ",
+                       DataTypeString(expected), " got ", DataTypeString(found),
+                       ", the dtype of variable ", name));
+    }
+    return absl::OkStatus();
+  }
+
   int64_t batch_dims_;
   BadIndexAction action_;
 };
@@ -185,6 +255,8 @@ class GatherV2SparseGradOp final : public OpKernel {
 
 REGISTER_KERNEL_BUILDER(Name("GatherStitch>GatherV2").Device(DEVICE_CPU),
                         GatherV2Op);
+REGISTER_KERNEL_BUILDER(Name("GatherStitch>ResourceGather").Device(DEVICE_CPU),
+                        ResourceGatherOp);
 REGISTER_KERNEL_BUILDER(Name("GatherStitch>GatherV2Grad").Device(DEVICE_CPU),
                         GatherV2GradOp);
 REGISTER_KERNEL_BUILDER(

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/framework/types.h"
 #include "tf_ops/core/error_words.h"
 #include "tf_ops/core/gather_geometry.h"
 #include "tf_ops/ops/shape_functions.h"
@@ -36,6 +38,41 @@ absl::Status InferGather(InferenceContext* c, const StaticShape& params,
 
 absl::Status GatherV2Shape(InferenceContext* c) {
   const StaticShape params(c, c->input(0));
+  const StaticShape indices(c, c->input(1));
+  GatherShapes shapes;
+  TF_RETURN_IF_ERROR(InferGather(c, params, indices, 2, &shapes));
+  c->set_output(0, MakeShape(c, shapes.output()));
+  return absl::OkStatus();
+}
+
+// What a handle may say about its variable, in its first entry.
+using HandleData = std::vector<tensorflow::shape_inference::ShapeAndType>;
+
+absl::Status ResourceGatherShape(InferenceContext* c) {
+  ShapeHandle resource;
+  if (!c->WithRank(c->input(0), 0, &resource).ok()) {
+    return RuleStatus("resource must be scalar");
+  }
+  tensorflow::DataType dtype;
+  TF_RETURN_IF_ERROR(c->GetAttr("dtype", &dtype));
+  ShapeHandle params_handle = c->UnknownShape();
+  const HandleData* data = c->input_handle_shapes_and_types(0);
+  if (data != nullptr && !data->empty() &&
+      data->front().dtype != tensorflow::DT_INVALID) {
+    if (data->front().dtype != dtype) {
+      return RuleStatus(
+          absl::StrCat("Trying to read variable with wrong dtype. Expected ",
+                       tensorflow::DataTypeString(dtype), " got ",
+                       tensorflow::DataTypeString(data->front().dtype)));
+    }
+    params_handle = data->front().shape;
+    // What a variable of variants knows about them.
+    if (dtype == tensorflow::DT_VARIANT && data->size() > 1) {
+      c->set_output_handle_shapes_and_types(
+          0, HandleData(data->begin() + 1, data->end()));
+    }
+  }
+  const StaticShape params(c, params_handle);
   const StaticShape indices(c, c->input(1));
   GatherShapes shapes;
   TF_RETURN_IF_ERROR(InferGather(c, params, indices, 2, &shapes));
@@ -150,6 +187,36 @@ bad_indices_policy: What an index outside [0, params.shape[axis]) gives. DEFAULT
 gradient: What the registered gradient of params is. AUTO: slices for axis 0
   without batch_dims, else dense. DENSE: dense. SPARSE: slices with sorted, unique
   rows, for axis 0 without batch_dims.
+)doc");
+
+REGISTER_OP("GatherStitch>ResourceGather")
+    .Input("resource: resource")
+    .Input("indices: Tindices")
+    .Input("axis: Taxis")
+    .Output("output: dtype")
+    .Attr("batch_dims: int = 0")
+    .Attr("bad_indices_policy: " GATHER_STITCH_POLICIES)
+    .Attr("gradient: {'AUTO', 'DENSE', 'SPARSE'} = 'AUTO'")
+    .Attr("dtype: type")
+    .Attr("Tindices: " GATHER_STITCH_INDEX_TYPES)
+    .Attr("Taxis: {int32, int64}")
+    .SetIsStateful()
+    .SetShapeFn(ResourceGatherShape)
+    .Doc(R"doc(
+Gathers slices of a variable along `axis` at `indices`, copying nothing else.
+
+The output is that of GatherStitch>GatherV2 whose params are the variable's value.
+The variable is locked against assignments until the slices are copied; updates
+of single slices under a shared lock of their own may be seen in part.
+
+resource: Scalar, the handle of a variable of at least one dimension.
+indices: Any shape whose first `batch_dims` dimensions are those of the variable.
+axis: Scalar in [-rank(variable), rank(variable)), not below batch_dims.
+output: The gathered slices.
+batch_dims: In [-rank(indices), rank(indices)].
+bad_indices_policy: As in GatherStitch>GatherV2.
+gradient: As in GatherStitch>GatherV2, of the variable.
+dtype: The dtype of the variable.
 )doc");
 
 REGISTER_OP("GatherStitch>GatherV2Grad")

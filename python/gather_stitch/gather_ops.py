@@ -1,27 +1,34 @@
 # Copyright The gather_stitch Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`gather`: slices of a tensor at indices; its gradients and its vectorisation."""
+"""`gather`: slices of a tensor or variable at indices; its gradients and its vectorisation."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.autograph.impl import api as autograph
-from tensorflow.python.framework import ops
+from tensorflow.python.framework import auto_control_deps_utils, ops
 from tensorflow.python.ops import array_ops, gen_array_ops
 from tensorflow.python.ops.parallel_for import pfor
 
-from . import _arguments, _loader, stock_lowering
+from . import _arguments, _loader, _variables, stock_lowering
 from ._registration import attr_text, register_gradient, register_pfor, register_tangent
 
 _ops = _loader.load()
 _gather_v2 = _ops.gather_stitch_gather_v2
 _gather_v2_grad = _ops.gather_stitch_gather_v2_grad
 _gather_v2_sparse_grad = _ops.gather_stitch_gather_v2_sparse_grad
+_resource_gather = _ops.gather_stitch_resource_gather
 
 _EagerTensor = ops.EagerTensor
 _emission = stock_lowering.emission
+_MAX_INT32 = 2**31 - 1
+
+# Two reads of a variable need no order.
+auto_control_deps_utils.register_read_only_resource_op("GatherStitch>ResourceGather")
 
 
 def gather(
@@ -58,15 +65,16 @@ def gather(
            [6.]], dtype=float32)
 
     Args:
-      params: A tensor of at least one dimension and any dtype, or a variable, which is read.
-        A RaggedTensor, here or as `indices`, and a ShardedVariable are passed on to `tf.gather`.
+      params: A tensor of at least one dimension and any dtype, or a variable, of which nothing
+        but the slices is read, on its device. A RaggedTensor, here or as `indices`, and a
+        ShardedVariable are passed on to `tf.gather`.
       indices: A tensor of integers of 8 to 64 bits, signed or unsigned, of any shape whose first
         `batch_dims` dimensions are those of `params`.
       validate_indices: Ignored, as in `tf.gather`.
       axis: An int, or a scalar tensor of int32 or int64, in `[-rank(params), rank(params))` and
         not below `batch_dims`. None means `axis=batch_dims`, literally.
       batch_dims: An int in `[-rank(indices), rank(indices)]`.
-      name: The name of the node in a graph; `GatherV2` if None.
+      name: The name of the node in a graph; if None, `GatherV2`, or `Gather` for a variable.
       bad_indices_policy: What an index outside `[0, P[axis])` gives. `"DEFAULT"`: an error on a
         CPU, zeros on a GPU and under XLA, as in TensorFlow. `"ERROR"`: an error. `"IGNORE"`: zeros
         (an empty string, false), and no gradient. `"CLIP"`: the nearest slice, `"WRAP"`: the
@@ -76,7 +84,7 @@ def gather(
         `"sparse"`: `tf.IndexedSlices` with sorted, distinct indices and summed rows.
 
     Returns:
-      A tensor with the dtype of `params`.
+      A tensor with the dtype of `params`; for a variable of Keras, that of its autocast scope.
 
     Raises:
       ValueError: An unknown `bad_indices_policy` or `gradient`; `gradient="sparse"` with another
@@ -85,6 +93,7 @@ def gather(
       TypeError: `indices` or `axis` are no integers.
       tf.errors.InvalidArgumentError: The op refuses shapes, `axis`, `batch_dims` or an index; the
         text names the first bad one, such as `indices[2,1] = 99 is not in [0, 5)`.
+      tf.errors.FailedPreconditionError: A variable is not initialized or was deleted.
 
     The definition is that of TensorFlow: https://www.tensorflow.org/api_docs/python/tf/gather
     """
@@ -105,6 +114,12 @@ def gather(
                 if gradient != "auto" or bad_indices_policy != "DEFAULT":
                     _arguments.refuse_options_for_stock(value, "tf.gather")
                 return tf.gather(params, indices, axis=axis, batch_dims=batch_dims, name=name)
+        variable, dtype = _variables.find(params)
+        if variable is not None:
+            slices = _gather_from_variable(
+                variable, indices, axis, batch_dims, bad_indices_policy, gradient_attr, name
+            )
+            return slices if dtype is None else tf.cast(slices, dtype)
         if _emission.is_stock:
             return stock_lowering.gather(
                 params, indices, axis, batch_dims, bad_indices_policy, name
@@ -120,8 +135,7 @@ def gather(
             name="GatherV2" if name is None else name,
         )
     except (TypeError, ValueError, tf.errors.InvalidArgumentError):
-        _arguments.refuse_wrong_dtype("indices", indices, _arguments.GATHER_INDEX_DTYPES)
-        _arguments.refuse_wrong_dtype("axis", axis, ("int32", "int64"))
+        _refuse_wrong_dtypes(indices, axis)
         raise
 
 
@@ -171,6 +185,49 @@ autograph.autograph_artifact(gather)
 autograph.autograph_artifact(batch_gather)
 
 
+def _gather_from_variable(
+    variable: Any,
+    indices: Any,
+    axis: Any,
+    batch_dims: int,
+    bad_indices_policy: str,
+    gradient_attr: str,
+    name: str | None,
+) -> Any:
+    if _emission.is_stock:
+        is_of_rows = batch_dims == 0 and _arguments.static_scalar(axis) == 0
+        if is_of_rows and stock_lowering.can_gather_rows(variable, bad_indices_policy):
+            return stock_lowering.gather_rows(variable, indices, bad_indices_policy, name)
+        return stock_lowering.gather(variable, indices, axis, batch_dims, bad_indices_policy, name)
+    _variables.variable_accessed(variable)
+    attrs = {
+        "dtype": variable.dtype,
+        "batch_dims": batch_dims,
+        "bad_indices_policy": bad_indices_policy,
+        "gradient": gradient_attr,
+        "name": "Gather" if name is None else name,
+    }
+    try:
+        if tf.executing_eagerly():
+            # The op runs where its handle is.
+            slices = _resource_gather(variable.handle, indices, axis, **attrs)
+        else:
+            indices, axis = tf.convert_to_tensor(indices), tf.convert_to_tensor(axis)
+            with _variables.placed_with(variable):
+                slices = _resource_gather(variable.handle, indices, axis, **attrs)
+    except (TypeError, ValueError, tf.errors.InvalidArgumentError):
+        _refuse_wrong_dtypes(indices, axis)
+        raise
+    if variable.dtype == tf.variant:
+        _variables.keep_handle_data(variable, slices)
+    return slices
+
+
+def _refuse_wrong_dtypes(indices: Any, axis: Any) -> None:
+    _arguments.refuse_wrong_dtype("indices", indices, _arguments.GATHER_INDEX_DTYPES)
+    _arguments.refuse_wrong_dtype("axis", axis, ("int32", "int64"))
+
+
 def _check_options(
     params: Any, indices: Any, axis: Any, batch_dims: int, bad_indices_policy: str, gradient: str
 ) -> str:
@@ -214,7 +271,19 @@ _UNSUMMED_DTYPES = frozenset((tf.variant, tf.resource, tf.string, tf.bool))
 
 @register_gradient("GatherStitch>GatherV2")
 def _gather_v2_gradient(op: Any, grad: Any) -> list[Any]:
-    params, indices, axis = op.inputs
+    params = op.inputs[0]
+    return _params_gradient(op, grad, params, _shape_of(params))
+
+
+@register_gradient("GatherStitch>ResourceGather")
+def _resource_gather_gradient(op: Any, grad: Any) -> list[Any]:
+    handle = op.inputs[0]
+    return _params_gradient(op, grad, _variables.spec(handle), _variables.shape(handle))
+
+
+def _params_gradient(op: Any, grad: Any, params: Any, params_shape: Any) -> list[Any]:
+    """The gradients of the inputs of a gather from `params`, of which the static shape counts."""
+    _, indices, axis = op.inputs
     batch_dims = op.get_attr("batch_dims")
     choice = attr_text(op.get_attr("gradient"))
     policy = attr_text(op.get_attr("bad_indices_policy"))
@@ -222,7 +291,6 @@ def _gather_v2_gradient(op: Any, grad: Any) -> list[Any]:
     if choice == "SPARSE" and not is_row_gather:
         _refuse_sparse(axis, batch_dims)
     grad = as_dense(grad)
-    params_shape = _shape_of(params)
     if grad.dtype in _UNSUMMED_DTYPES:
         if not is_row_gather or choice == "DENSE":
             raise TypeError(
@@ -244,7 +312,14 @@ def _gather_v2_gradient(op: Any, grad: Any) -> list[Any]:
             bad_indices_policy=policy,
             unique=choice == "SPARSE",
         )
-    return [tf.IndexedSlices(values, rows, params_shape), None, None]
+    return [tf.IndexedSlices(values, rows, _dense_shape(params, params_shape)), None, None]
+
+
+def _dense_shape(params: Any, params_shape: Any) -> Any:
+    """`params_shape` as int32, as in the slices that stock makes, which tf.cond pairs ours with."""
+    if params.shape.rank is not None and any(d and d > _MAX_INT32 for d in params.shape.as_list()):
+        return params_shape
+    return tf.cast(params_shape, tf.int32)
 
 
 @register_tangent("GatherStitch>GatherV2")
@@ -263,6 +338,10 @@ def _gather_v2_tangent(
         gradient="DENSE",
     )
     return [tangent]
+
+
+# The tangent of a handle is that of the variable.
+register_tangent("GatherStitch>ResourceGather")(_gather_v2_tangent)
 
 
 @register_gradient("GatherStitch>GatherV2Grad")
@@ -337,7 +416,14 @@ def _convert_gather_v2(pfor_input: Any) -> Any:
         "gradient": attr_text(pfor_input.get_attr("gradient")),
     }
     if not params_stacked:
-        return pfor.wrap(_gather_at_stacked(pfor_input, params, indices, axis, batch_dims, attrs))
+        axis = _front_axis(axis, _rank(params))
+        if isinstance(axis, int) and axis == 0 and indices is pfor_input.pfor.all_indices:
+            # Every row in order is the table itself.
+            rows = params.shape[:1]
+            if rows.is_fully_defined() and rows == indices.shape[:1]:
+                return pfor.wrap(params)
+        gather_op = functools.partial(_gather_v2, params, **attrs)
+        return pfor.wrap(_gather_at_stacked(gather_op, indices, axis, batch_dims))
     if attrs["gradient"] == "SPARSE":
         attrs["gradient"] = "DENSE"  # The axis is not 0 any more.
     stacked_axis = _next_axis(axis)
@@ -352,23 +438,40 @@ def _convert_gather_v2(pfor_input: Any) -> Any:
     )
 
 
+@register_pfor("GatherStitch>ResourceGather")
+def _convert_resource_gather(pfor_input: Any) -> Any:
+    handle = pfor_input.unstacked_input(0)
+    indices, indices_stacked, _ = pfor_input.input(1)
+    axis = pfor_input.unstacked_input(2)
+    batch_dims = pfor_input.get_attr("batch_dims")
+    gather_op = functools.partial(
+        _resource_gather,
+        handle,
+        dtype=pfor_input.get_attr("dtype"),
+        bad_indices_policy=attr_text(pfor_input.get_attr("bad_indices_policy")),
+        gradient=attr_text(pfor_input.get_attr("gradient")),
+    )
+    if not indices_stacked:
+        return pfor.wrap(gather_op(indices, axis, batch_dims=batch_dims), False)
+    rank = _variables.spec(handle).shape.rank
+    axis = _front_axis(axis, tf.size(_variables.shape(handle)) if rank is None else rank)
+    return pfor.wrap(_gather_at_stacked(gather_op, indices, axis, batch_dims))
+
+
 def _gather_at_stacked(
-    pfor_input: Any, params: Any, indices: Any, axis: Any, batch_dims: int, attrs: dict[str, str]
+    gather_op: Callable[..., Any], indices: Any, axis: Any, batch_dims: int
 ) -> Any:
-    """Gathers from loop-invariant params: the iterations are one more dimension of indices."""
-    axis = _front_axis(axis, params)
-    if isinstance(axis, int) and axis == 0 and indices is pfor_input.pfor.all_indices:
-        # Every row in order is the table itself.
-        rows = params.shape[:1]
-        if rows.is_fully_defined() and rows == indices.shape[:1]:
-            return params
+    """Gathers from loop-invariant params: the iterations are one more dimension of indices.
+
+    `axis` counts from the front.
+    """
     if batch_dims != 0:
         # The new dimension comes after the batch dimensions, which stay those of params.
         position = batch_dims if batch_dims > 0 else batch_dims + _rank(indices) - 1
         order = _concat_ranges((1, position + 1), (0, 1), (position + 1, _rank(indices)))
         indices = tf.transpose(indices, order)
         batch_dims = batch_dims if batch_dims > 0 else batch_dims - 1
-    output = _gather_v2(params, indices, axis, batch_dims=batch_dims, **attrs)
+    output = gather_op(indices, axis, batch_dims=batch_dims)
     if isinstance(axis, int) and axis == 0:
         return output
     order = _concat_ranges((axis, axis + 1), (0, axis), (axis + 1, _rank(output)))
@@ -477,13 +580,13 @@ def _next_batch_dims(batch_dims: int) -> int:
     return batch_dims + 1 if batch_dims >= 0 else batch_dims
 
 
-def _front_axis(axis: Any, params: Any) -> Any:
+def _front_axis(axis: Any, rank: Any) -> Any:
     """`axis` counted from the front: an int where that is known, else a scalar int32 tensor."""
     value = _arguments.static_scalar(axis)
     if value is not None:
-        return value if value >= 0 else value + _rank(params)
+        return value if value >= 0 else value + rank
     axis = tf.cast(axis, tf.int32)
-    return tf.where(axis >= 0, axis, axis + tf.rank(params))
+    return tf.where(axis >= 0, axis, axis + rank)
 
 
 def _rank(tensor: Any) -> Any:

@@ -102,6 +102,27 @@ def gather(
     return tf.where(mask, slices, tf.zeros([], slices.dtype), name=name)
 
 
+def can_gather_rows(variable: Any, bad_indices_policy: str) -> bool:
+    """Whether `gather_rows` serves: a policy that needs the number of rows needs to know it."""
+    if bad_indices_policy in ("DEFAULT", "ERROR"):
+        return True
+    return bool(variable.shape.rank and variable.shape[0])
+
+
+def gather_rows(variable: Any, indices: Any, bad_indices_policy: str, name: str | None) -> Any:
+    """`gather_stitch.gather` of rows of a variable, as stock ops that read these rows only."""
+    indices = tf.convert_to_tensor(indices)
+    if bad_indices_policy in ("DEFAULT", "ERROR"):
+        return variable.sparse_read(_widened(indices), name)
+    indices, is_good = resolve_indices(indices, variable.shape[0], bad_indices_policy)
+    if is_good is None:
+        return variable.sparse_read(indices, name)
+    slices = variable.sparse_read(tf.where(is_good, indices, tf.zeros([], indices.dtype)))
+    ones_after = tf.ones([variable.shape.rank - 1], tf.int32)
+    mask = tf.reshape(is_good, tf.concat([tf.shape(is_good), ones_after], 0))
+    return tf.where(mask, slices, tf.zeros([], slices.dtype), name=name)
+
+
 def stitch(
     indices: Sequence[Any], data: Sequence[Any], size: Any, bad_indices_policy: str, name: str
 ) -> Any:

@@ -12,6 +12,9 @@ arguments of `tf.gather` and `tf.dynamic_stitch`, so replacing the module name i
 `python -m gather_stitch` prints what a bug report needs.
 """
 
+import importlib
+from typing import Any
+
 from . import _loader
 
 __version__ = _loader.build_info().get("VERSION", "unknown")
@@ -33,3 +36,10 @@ __all__ = [
     "raw_ops",
     "use_stock_ops",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Only who uses gather_stitch.keras needs Keras.
+    if name == "keras":
+        return importlib.import_module(".keras", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

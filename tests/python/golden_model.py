@@ -39,13 +39,13 @@ class Model(tf.Module):
                 self._add(
                     f"gather_{policy}_{gradient}",
                     lambda ids, p=policy, g=gradient: gs.gather(
-                        self.table, ids, bad_indices_policy=p, gradient=g
+                        self.table.value(), ids, bad_indices_policy=p, gradient=g
                     ),
                     ids=ids,
                 )
         self._add(
             "gather_axis",
-            lambda ids: gs.gather(self.table, ids, axis=-1, bad_indices_policy="WRAP"),
+            lambda ids: gs.gather(self.table.value(), ids, axis=-1, bad_indices_policy="WRAP"),
             ids=np.array([[0, -1], [2, 5]], np.int64),
         )
         self._add(
@@ -54,6 +54,19 @@ class Model(tf.Module):
                 self.table, ids, axis=1, batch_dims=1, bad_indices_policy="IGNORE"
             ),
             ids=np.array([[0, 1], [2, 2], [1, 7], [0, 0], [2, 1], [1, 1]], np.int16),
+        )
+        for policy, gradient in zip(GATHER_POLICIES, (*GRADIENTS, "dense", "sparse"), strict=True):
+            self._add(
+                f"variable_{policy}_{gradient}",
+                lambda ids, p=policy, g=gradient: gs.gather(
+                    self.table, ids, bad_indices_policy=p, gradient=g
+                ),
+                ids=_GOOD_IDS if policy in ("DEFAULT", "ERROR") else _ANY_IDS,
+            )
+        self._add(
+            "variable_axis",
+            lambda ids: gs.gather(self.table, ids, axis=-1, bad_indices_policy="WRAP"),
+            ids=np.array([[0, -1], [2, 5]], np.int64),
         )
         self._add(
             "gather_words",

@@ -182,6 +182,7 @@ def test_running_the_package_prints_a_diagnosis():
         "GatherStitch>ParallelDynamicStitch",
         "GatherStitch>ParallelDynamicStitchGrad",
         "GatherStitch>ParallelDynamicStitchV2",
+        "GatherStitch>ResourceGather",
     ]
     for line in output.splitlines():
         if line.strip().startswith("GatherS"):

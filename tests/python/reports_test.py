@@ -251,7 +251,7 @@ def test_tensorflow_59724_14944_numpy_10696_padding_ids():
     table = tf.Variable([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     ids = tf.constant([[2, 0, -1], [1, -1, -1]])
     for gradient in ("auto", "dense", "sparse"):
-        with tf.GradientTape() as tape, only_ours("GatherV2"):
+        with tf.GradientTape() as tape, only_ours("ResourceGather"):
             y = gs.gather(table, ids, bad_indices_policy="IGNORE", gradient=gradient)
         np.testing.assert_array_equal(y, [[[5, 6], [1, 2], [0, 0]], [[3, 4], [0, 0], [0, 0]]])
         grad = tape.gradient(y, table)
@@ -280,8 +280,9 @@ def test_documentation_int64_indices_of_stitch(stitch):
 )
 def test_tensorflow_58697_every_integer_indexes(dtype):
     indices = tf.constant([2, 0, 2], dtype)
-    for params in (tf.constant([1.0, 2.0, 3.0]), tf.Variable([1.0, 2.0, 3.0])):
-        with only_ours("GatherV2"):
+    values = [1.0, 2.0, 3.0]
+    for params, op in ((tf.constant(values), "GatherV2"), (tf.Variable(values), "ResourceGather")):
+        with only_ours(op):
             gathered = gs.gather(params, indices)
         np.testing.assert_array_equal(gathered, [3, 1, 3])
 

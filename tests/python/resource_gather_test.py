@@ -379,6 +379,7 @@ def test_gradient_is_that_of_a_tensor(case, policy, gradient, mode):
 
 
 def test_gradient_with_batch_dims_where_stock_is_wrong():
+    # stock: [[3], [0], [0]]
     variable = tf.Variable([[1.0], [2.0], [3.0]])
     with tf.GradientTape() as tape:
         rows = gs.gather(variable, [[0], [0], [0]], axis=1, batch_dims=1)
@@ -634,6 +635,25 @@ def test_mistakes_in_the_words_of_a_tensor(options, words, mode):
     ids = tf.constant(options.pop("indices"))
     with pytest.raises((tf.errors.InvalidArgumentError, ValueError), match=words):
         call(mode, lambda ids: gs.gather(variable, ids, axis=axis, **options), ids)
+
+
+def test_tensorflow_106497_batch_dims_above_axis():
+    # stock: abort
+    variable = tf.Variable([10.0, 20.0, 30.0, 40.0, 50.0])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"batch_dims \(1\) must be less than"):
+        gather_handle(variable.handle, indices=[1, 3, 4], batch_dims=1)
+
+
+def test_cve_2021_37653_empty_batches():
+    # stock: a division by 0
+    variable = tf.Variable(tf.zeros([0, 1]))
+    words = r"params.shape\[0\]: 0 should be equal to indices.shape\[0\]: 1"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=words):
+        gather_handle(variable.handle, indices=[0], axis=1, batch_dims=1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"batch_dims \(1\) must be less than"):
+        gather_handle(variable.handle, indices=[0], batch_dims=1)
+    ids = tf.zeros([0, 3], tf.int32)
+    assert gs.gather(variable, ids, axis=1, batch_dims=1).shape == (0, 3)
 
 
 def test_scalar_variables():

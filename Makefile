@@ -35,6 +35,9 @@ endif
 quiet := $(if $(filter 0,$(V)),@,)
 # $(call say,WHAT,FILE)
 say = $(if $(filter 0,$(V)),@printf '  %-8s %s\n' '$(1)' '$(2)')
+# $(call on_each_cpu,COMMAND): once for each instruction set that the core has code for.
+on_each_cpu = for features in baseline avx2; do \
+  GATHER_STITCH_CPU_FEATURES=$$features $(1) || exit; done
 # A jobserver is there when the caller gave -j; then its number counts.
 jobs = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 submake = +@$(MAKE) --no-print-directory $(jobs)
@@ -185,22 +188,22 @@ test: core-test build  ## Set up everything, then run all tests but the sanitize
 
 core-test: tools  ## Run the C++ tests of the core, which need no TensorFlow
 	$(submake) core_tests
-	$(BUILD)/core_tests
+	$(call on_each_cpu,$(BUILD)/core_tests)
 
 asan: tools  ## Run the C++ tests of the core under AddressSanitizer
 	$(submake) core_tests BUILD=build/asan \
 	  OPTIMIZE='-O1 -g -fno-omit-frame-pointer -fsanitize=address'
-	ASAN_OPTIONS=detect_stack_use_after_return=1 build/asan/core_tests
+	$(call on_each_cpu,ASAN_OPTIONS=detect_stack_use_after_return=1 build/asan/core_tests)
 
 ubsan: tools  ## Run the C++ tests of the core under UndefinedBehaviorSanitizer
 	$(submake) core_tests BUILD=build/ubsan \
 	  OPTIMIZE='-O1 -g -fno-omit-frame-pointer -fsanitize=undefined -fno-sanitize-recover=all'
-	UBSAN_OPTIONS=print_stacktrace=1 build/ubsan/core_tests
+	$(call on_each_cpu,UBSAN_OPTIONS=print_stacktrace=1 build/ubsan/core_tests)
 
 tsan: tools  ## Run the C++ tests of the core under ThreadSanitizer
 	$(submake) core_tests BUILD=build/tsan \
 	  OPTIMIZE='-O1 -g -fno-omit-frame-pointer -fsanitize=thread'
-	TSAN_OPTIONS=halt_on_error=1 build/tsan/core_tests
+	$(call on_each_cpu,TSAN_OPTIONS=halt_on_error=1 build/tsan/core_tests)
 
 bench: build  ## Time the ops beside TensorFlow, NumPy, PyTorch and JAX [QUICK=1] [BENCH_FLAGS=]
 	@$(call extra,bench)

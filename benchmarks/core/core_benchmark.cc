@@ -52,14 +52,15 @@ void RegisterAll() {
     for (const int64_t wanted : {10'000, 1'000'000}) {
       const int64_t count = std::min(wanted, kMaxOutputBytes / row_bytes);
       const int64_t bytes = count * (2 * row_bytes + 4);
+      const int64_t dense_bytes = count * (row_bytes + 4) + kTableBytes;
       const std::string counted = "/" + std::to_string(count);
       for (const Order order :
            {Order::kSequential, Order::kUniform, Order::kAllEqual}) {
         const std::string name = size + OrderName(order) + counted;
         Register("forward" + name, bytes, &GatherJob::Forward, order, rows,
                  count, row_bytes);
-        Register("dense_gradient" + name, bytes, &GatherJob::DenseGradient,
-                 order, rows, count, row_bytes);
+        Register("dense_gradient" + name, dense_bytes,
+                 &GatherJob::DenseGradient, order, rows, count, row_bytes);
         Register("sparse_gradient" + name, bytes, &GatherJob::SparseGradient,
                  order, std::max(rows, count), count, row_bytes);
       }
@@ -83,8 +84,9 @@ int main(int argc, char** argv) {
   gather_stitch::RegisterAll();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::AddCustomContext("instruction_set",
-                              gather_stitch::CpuFeaturesInUse());
+  benchmark::AddCustomContext(
+      "instruction_set",
+      gather_stitch::CpuFeaturesName(gather_stitch::CpuFeaturesInUse()));
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

@@ -81,6 +81,6 @@ int main(int argc, char** argv) {
     return 1;
   }
   job->second();
-  std::puts(gather_stitch::CpuFeaturesInUse());
+  std::puts(gather_stitch::CpuFeaturesName(gather_stitch::CpuFeaturesInUse()));
   return 0;
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import logging
+import os
 import pathlib
 import re
 import sys
@@ -63,6 +64,7 @@ def load() -> types.ModuleType:
             loaded = _generate_wrappers()
         else:
             loaded = _load_library()
+            _warn_of_other_cpu_features(cpu_features(loaded))
         sys.modules[_PROCESS_KEY] = loaded
     elif loaded.library_path != str(OP_LIBRARY):
         logger.warning(
@@ -84,6 +86,17 @@ def cpu_features(loaded: types.ModuleType) -> str:
     function.argtypes = []
     text: bytes = function()
     return text.decode()
+
+
+def _warn_of_other_cpu_features(in_use: str) -> None:
+    wanted = os.environ.get("GATHER_STITCH_CPU_FEATURES", in_use)
+    if wanted != in_use:
+        logger.warning(
+            "GATHER_STITCH_CPU_FEATURES=%s: this library on this processor has no such instruction "
+            "set; it uses %s",
+            wanted,
+            in_use,
+        )
 
 
 def _load_library() -> types.ModuleType:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/core/test_harness.h"
+#include "tf_ops/core/cpu_features.h"
 
 namespace gather_stitch {
 namespace testing {
@@ -83,7 +84,9 @@ int Main(int argc, char** argv) {
     }
   }
   if (!has_seed) seed = std::random_device()();
-  std::printf("--seed=%llu\n", static_cast<unsigned long long>(seed));
+  std::printf("--seed=%llu, instruction set %s\n",
+              static_cast<unsigned long long>(seed),
+              CpuFeaturesName(CpuFeaturesInUse()));
 
   int passed = 0;
   int failed = 0;

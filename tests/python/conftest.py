@@ -52,19 +52,22 @@ def rng(request, seed) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(request.node.nodeid.encode())])
 
 
+def report_of_child(threads: int, seed: int, **environment: str) -> dict:
+    """What `threads_child.py` reports from a process with so many threads an op."""
+    child = pathlib.Path(__file__).with_name("threads_child.py")
+    done = subprocess.run(
+        [sys.executable, str(child), str(threads), str(seed)],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.fixture(scope="session")
 def by_threads(seed) -> dict[int, dict]:
-    """What `threads_child.py` reports from a process with 1, 2 and 16 threads an op."""
-    child = pathlib.Path(__file__).with_name("threads_child.py")
-    reports = {}
-    for threads in THREAD_COUNTS:
-        done = subprocess.run(
-            [sys.executable, str(child), str(threads), str(seed)],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        reports[threads] = json.loads(done.stdout)
-    return reports
+    """The reports of processes with 1, 2 and 16 threads an op."""
+    return {threads: report_of_child(threads, seed) for threads in THREAD_COUNTS}

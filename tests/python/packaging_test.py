@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import os
 import pathlib
 import shutil
 import subprocess
@@ -197,6 +198,19 @@ def test_running_the_package_prints_a_diagnosis():
     ):
         assert fact in output
     assert "unknown" not in output
+
+
+def test_an_instruction_set_that_is_not_there_is_warned_of():
+    done = subprocess.run(
+        [sys.executable, "-m", "gather_stitch"],
+        env=os.environ | {"GATHER_STITCH_CPU_FEATURES": "abacus"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "GATHER_STITCH_CPU_FEATURES=abacus" in done.stderr
+    assert "cpu features in use" in done.stdout
 
 
 def test_the_version_is_that_of_the_distribution():

@@ -18,6 +18,7 @@ import gather_stitch as gs
 import numpy as np
 import tensorflow as tf
 from checks import types_of_ops
+from gather_stitch import _loader
 
 DTYPES = (tf.float32, tf.float16, tf.bfloat16)
 
@@ -150,6 +151,7 @@ def main(threads: int, seed: int) -> None:
                     assert key not in hashes
                     hashes[key] = digest(*tf.nest.flatten(value, expand_composites=True))
     report = {
+        "cpu_features": _loader.cpu_features(_loader.load()),
         "threads": tf.config.threading.get_intra_op_parallelism_threads(),
         "ops": sorted(name for name in types if name.startswith("GatherStitch>")),
         "hashes": hashes,

@@ -11,11 +11,14 @@
 
 namespace gather_stitch {
 
-// To wake a thread of a pool takes some microseconds.
-inline constexpr double kRangeNanoseconds = 20000;
+// To wake a thread of a pool takes some tens of microseconds.
+inline constexpr double kRangeNanoseconds = 40000;
 
 // Streaming through memory, one thread.
 inline constexpr double kNanosecondsPerByte = 0.1;
+
+// A thread's share of a row is at least a cache line.
+inline constexpr int64_t kMinStripeBytes = 64;
 
 // The grain of a loop whose items take this long.
 inline int64_t GrainOf(double item_nanoseconds) {

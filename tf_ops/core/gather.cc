@@ -99,8 +99,11 @@ Outcome GatherTyped(const GatherGeometry& geometry, int64_t row_bytes,
     }
     return first_bad.outcome();
   }
-  const RowMover mover(row_bytes, geometry.rows * row_bytes);
-  parallel.Run(geometry.batches * geometry.outer * geometry.indices_per_batch,
+  const int64_t output_rows =
+      geometry.batches * geometry.outer * geometry.indices_per_batch;
+  const RowMover mover(row_bytes, geometry.rows * row_bytes,
+                       output_rows * row_bytes);
+  parallel.Run(output_rows,
                GrainOf(kResolveNanoseconds + mover.row_nanoseconds()),
                [&](int64_t begin, int64_t end) {
                  GatherRange(geometry, indices, action, params, mover,

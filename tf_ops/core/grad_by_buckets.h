@@ -23,9 +23,6 @@
 
 namespace gather_stitch {
 
-// A thread's share of a row is at least a cache line.
-inline constexpr int64_t kMinStripeBytes = 64;
-
 // The indices of a bucket that name one of its rows [first_row, first_row +
 // rows).
 class BucketPairs {
@@ -161,8 +158,14 @@ Outcome SumByBuckets(const GradJob& job, int row_shift, const Index* indices,
                             (bucket << row_shift) + row,
                             std::min(tile_rows, rows - row), column,
                             std::min(tile_columns, end_column - column)};
-        SumTile(job, tile, Announce::kGrad, tile_memory,
-                BucketPairs(partition, batch, bucket, row, tile.rows));
+        const BucketPairs pairs(partition, batch, bucket, row, tile.rows);
+        if (!job.sum.is_in_place &&
+            geometry.indices_per_batch < geometry.rows) {
+          SumTileOfFewRows(job, tile, Announce::kGrad,
+                           static_cast<float*>(tile_memory), pairs);
+        } else {
+          SumTile(job, tile, Announce::kGrad, tile_memory, pairs);
+        }
       }
     }
   };

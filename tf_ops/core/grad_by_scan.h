@@ -51,7 +51,14 @@ inline int64_t WantedParts(const GradJob& job, int64_t threads) {
   const int64_t lines = job.lines();
   const bool is_small =
       ScanNanoseconds(job) * static_cast<double>(lines) < 2 * kRangeNanoseconds;
-  if (is_small || lines >= 4 * threads || lines % threads == 0) return 1;
+  // To pick a thread's own indices costs as much as to add rows as short as
+  // these to a table that stays in the L2 cache.
+  const bool is_light = job.row_bytes() <= 8 &&
+                        job.geometry.rows * job.row_bytes() <= 512 * 1024 &&
+                        threads <= kMaxRowParts;
+  if (is_small || lines >= 4 * threads || lines % threads == 0 || is_light) {
+    return 1;
+  }
   const int64_t items = lines < threads ? threads : 2 * threads;
   return (items + lines - 1) / lines;
 }
@@ -126,8 +133,8 @@ bool ChooseScanParts(const GradJob& job, int64_t threads, const Index* indices,
                                   : sample.RowAt(part, parts->row_parts);
   }
   // Columns are dealt without regard to how often a row is named. Otherwise
-  // rows are better: half a row of 256 bytes to 1 KiB costs two thirds of a
-  // whole one.
+  // rows are better: half a row of 256 bytes to 1 KiB costs three quarters of
+  // a whole one.
   constexpr int64_t kMinPieceBytes = 128;
   const double fair_share = 1 / static_cast<double>(wanted);
   if (sample.LargestShare(*parts) > 1.5 * fair_share &&

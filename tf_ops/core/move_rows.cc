@@ -4,9 +4,15 @@
 #include "tf_ops/core/move_rows.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "tf_ops/core/cost.h"
+#include "tf_ops/core/cpu_features.h"
 #include "tf_ops/core/indices.h"
 
 namespace gather_stitch {
@@ -14,12 +20,27 @@ namespace {
 
 // A row that is all zeros and read as any other; longer rows of zeros are
 // written by memset, where a branch a row costs nothing.
-constexpr int64_t kZeroRowBytes = 256;
+constexpr int64_t kZeroRowBytes = 4096;
 alignas(64) constexpr char kZeroRowStorage[kZeroRowBytes] = {};
 
-// Reads are announced ahead where the source is larger than the L2 cache.
+// Reads are announced ahead where the source is larger than half of an L2
+// cache: a row of 100 bytes out of 13 MB then takes 41 ns instead of 80, one of
+// 256 bytes 71 instead of 95. Shorter rows gain nothing, for enough of them are
+// in flight, nor do rows so long that the processor reads ahead by itself.
 constexpr int64_t kPrefetchSourceBytes = 256 * 1024;
-constexpr int kPrefetchRows = 12;
+constexpr int64_t kMinPrefetchRowBytes = 32;
+constexpr int64_t kMaxPrefetchRowBytes = 8 * 1024;
+
+// As many rows ahead as have this many bytes, within limits. Rows of 4 KiB take
+// 10% longer without, those of 1 KiB 20%.
+constexpr int64_t kPrefetchBytes = 4096;
+constexpr int64_t kMinPrefetchRows = 2;
+constexpr int64_t kMaxPrefetchRows = 12;
+
+// An output larger than the last-level cache is written past the caches, which
+// else read each line before it is written: 0.7 of the time for rows of 4 KiB,
+// 0.8 for rows of 64 and 256 bytes.
+constexpr int64_t kStreamRowBytes = 64;
 
 // Copies of a row, inline. Sizes between those of a register are covered by two
 // copies that overlap.
@@ -53,10 +74,42 @@ struct CopyAny {
   static constexpr int64_t Stride(int64_t row_bytes) { return row_bytes; }
 };
 
+#ifdef __SSE2__
+constexpr bool kCanStream = true;
+
+// Past the caches, where the output is aligned; row_bytes is a multiple of 16.
+struct CopyPastCaches {
+  static void Copy(const char* source, int64_t row_bytes, char* output) {
+    if (reinterpret_cast<uintptr_t>(output) % 16 != 0) {
+      std::memcpy(output, source, static_cast<size_t>(row_bytes));
+      return;
+    }
+    for (int64_t k = 0; k < row_bytes; k += 16) {
+      _mm_stream_si128(
+          reinterpret_cast<__m128i*>(output + k),
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + k)));
+    }
+  }
+  static constexpr int64_t Stride(int64_t row_bytes) { return row_bytes; }
+};
+
+// Such copies are seen by other threads after this.
+void FinishCopiesPastCaches() { _mm_sfence(); }
+#else
+constexpr bool kCanStream = false;
+using CopyPastCaches = CopyAny;
+void FinishCopiesPastCaches() {}
+#endif
+
 template <typename Row>
 void Prefetch(const char* source, int64_t row_bytes) {
-  __builtin_prefetch(source);
-  if (Row::Stride(row_bytes) > 64) __builtin_prefetch(source + 64);
+  const int64_t bytes = Row::Stride(row_bytes);
+  for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch(source + k);
+}
+
+int64_t PrefetchRows(int64_t row_bytes) {
+  return std::clamp(kPrefetchBytes / row_bytes, kMinPrefetchRows,
+                    kMaxPrefetchRows);
 }
 
 template <typename Row, bool kPrefetch>
@@ -65,8 +118,9 @@ void MoveNumberedRows(const char* table, const int64_t* numbers, int64_t count,
   const int64_t stride = Row::Stride(row_bytes);
   int64_t i = 0;
   if constexpr (kPrefetch) {
-    for (; i + kPrefetchRows < count; ++i) {
-      Prefetch<Row>(table + numbers[i + kPrefetchRows] * stride, row_bytes);
+    const int64_t ahead = PrefetchRows(stride);
+    for (; i + ahead < count; ++i) {
+      Prefetch<Row>(table + numbers[i + ahead] * stride, row_bytes);
       Row::Copy(table + numbers[i] * stride, row_bytes, output + i * stride);
     }
   }
@@ -81,8 +135,9 @@ void MovePointedRows(const char* const* sources, int64_t count,
   const int64_t stride = Row::Stride(row_bytes);
   int64_t i = 0;
   if constexpr (kPrefetch) {
-    for (; i + kPrefetchRows < count; ++i) {
-      Prefetch<Row>(sources[i + kPrefetchRows], row_bytes);
+    const int64_t ahead = PrefetchRows(stride);
+    for (; i + ahead < count; ++i) {
+      Prefetch<Row>(sources[i + ahead], row_bytes);
       Row::Copy(sources[i], row_bytes, output + i * stride);
     }
   }
@@ -92,11 +147,19 @@ void MovePointedRows(const char* const* sources, int64_t count,
 }
 
 template <typename Row>
-void ScatterRows(const char* source, const int64_t* numbers, int64_t count,
-                 int64_t row_bytes, char* output) {
+void ScatterRows(const char* source, const int64_t* offsets,
+                 const int64_t* numbers, int64_t count, int64_t row_bytes,
+                 char* output) {
   const int64_t stride = Row::Stride(row_bytes);
+  if (offsets == nullptr) {
+    for (int64_t i = 0; i < count; ++i) {
+      Row::Copy(source + i * stride, row_bytes, output + numbers[i] * stride);
+    }
+    return;
+  }
   for (int64_t i = 0; i < count; ++i) {
-    Row::Copy(source + i * stride, row_bytes, output + numbers[i] * stride);
+    Row::Copy(source + offsets[i] * stride, row_bytes,
+              output + numbers[i] * stride);
   }
 }
 
@@ -159,11 +222,19 @@ bool IsOneRun(const int64_t* numbers, int64_t count) {
 
 }  // namespace
 
-RowMover::RowMover(int64_t row_bytes, int64_t source_bytes)
+RowMover::RowMover(int64_t row_bytes, int64_t source_bytes,
+                   int64_t output_bytes)
     : row_bytes_(row_bytes),
-      zero_row_(row_bytes <= kZeroRowBytes ? kZeroRowStorage : nullptr) {
-  const MoveFunctions functions =
-      ChooseFunctions(row_bytes, source_bytes > kPrefetchSourceBytes);
+      zero_row_(row_bytes <= kZeroRowBytes ? kZeroRowStorage : nullptr),
+      is_past_caches_(kCanStream && row_bytes >= kStreamRowBytes &&
+                      row_bytes % 16 == 0 &&
+                      output_bytes > LastLevelCacheBytes()) {
+  const bool prefetch = row_bytes >= kMinPrefetchRowBytes &&
+                        row_bytes <= kMaxPrefetchRowBytes &&
+                        source_bytes > kPrefetchSourceBytes;
+  const MoveFunctions functions = is_past_caches_
+                                      ? FunctionsFor<CopyPastCaches>(prefetch)
+                                      : ChooseFunctions(row_bytes, prefetch);
   numbered_ = functions.numbered;
   pointed_ = functions.pointed;
   scatter_ = functions.scatter;
@@ -191,52 +262,71 @@ void RowMover::MoveNumbered(const char* table, const int64_t* numbers,
     return;
   }
   if (IsOneRun(numbers, count)) {
-    std::memcpy(output, table + numbers[0] * row_bytes_,
-                static_cast<size_t>(count * row_bytes_));
-    return;
+    const char* const source = table + numbers[0] * row_bytes_;
+    if (is_past_caches_) {
+      CopyPastCaches::Copy(source, count * row_bytes_, output);
+    } else {
+      std::memcpy(output, source, static_cast<size_t>(count * row_bytes_));
+    }
+  } else {
+    numbered_(table, numbers, count, row_bytes_, output);
   }
-  numbered_(table, numbers, count, row_bytes_, output);
+  if (is_past_caches_) FinishCopiesPastCaches();
 }
 
 void RowMover::MovePointed(const char* const* sources, int64_t count,
                            char* output) const {
   if (zero_row_ != nullptr) {
     pointed_(sources, count, row_bytes_, output);
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    char* const row = output + i * row_bytes_;
-    if (sources[i] == nullptr) {
-      std::memset(row, 0, static_cast<size_t>(row_bytes_));
-    } else {
-      std::memcpy(row, sources[i], static_cast<size_t>(row_bytes_));
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      char* const row = output + i * row_bytes_;
+      if (sources[i] == nullptr) {
+        std::memset(row, 0, static_cast<size_t>(row_bytes_));
+      } else {
+        pointed_(sources + i, 1, row_bytes_, row);
+      }
     }
   }
+  if (is_past_caches_) FinishCopiesPastCaches();
 }
 
-void RowMover::Scatter(const char* source, const int64_t* numbers,
-                       int64_t count, bool has_zero_rows, char* output) const {
-  if (has_zero_rows) {
-    for (int64_t i = 0; i < count; ++i) {
-      if (numbers[i] == kZeroRow) continue;
-      std::memcpy(output + numbers[i] * row_bytes_, source + i * row_bytes_,
-                  static_cast<size_t>(row_bytes_));
-    }
-    return;
-  }
-  if (IsOneRun(numbers, count)) {
+void RowMover::Scatter(const char* source, const int64_t* offsets,
+                       const int64_t* numbers, int64_t count,
+                       char* output) const {
+  if (offsets == nullptr && IsOneRun(numbers, count)) {
     std::memcpy(output + numbers[0] * row_bytes_, source,
                 static_cast<size_t>(count * row_bytes_));
     return;
   }
-  scatter_(source, numbers, count, row_bytes_, output);
+  scatter_(source, offsets, numbers, count, row_bytes_, output);
+}
+
+void FillZeros(int64_t bytes, bool past_caches, char* output) {
+  int64_t filled = 0;
+#ifdef __SSE2__
+  if (past_caches) {
+    const auto address = reinterpret_cast<uintptr_t>(output);
+    filled = std::min(bytes, static_cast<int64_t>(-address % 16));
+    std::memset(output, 0, static_cast<size_t>(filled));
+    for (; filled + 16 <= bytes; filled += 16) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(output + filled),
+                       _mm_setzero_si128());
+    }
+    FinishCopiesPastCaches();
+  }
+#else
+  static_cast<void>(past_caches);
+#endif
+  std::memset(output + filled, 0, static_cast<size_t>(bytes - filled));
 }
 
 void FillZeros(const ParallelFor& parallel, int64_t bytes, void* output) {
   char* const out = static_cast<char*>(output);
+  const bool past_caches = bytes > LastLevelCacheBytes();
   parallel.Run(bytes, GrainOf(kNanosecondsPerByte),
-               [out](int64_t begin, int64_t end) {
-                 std::memset(out + begin, 0, static_cast<size_t>(end - begin));
+               [=](int64_t begin, int64_t end) {
+                 FillZeros(end - begin, past_caches, out + begin);
                });
 }
 

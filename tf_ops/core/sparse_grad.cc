@@ -20,9 +20,6 @@
 namespace gather_stitch {
 namespace {
 
-// A thread's share of a row is at least a cache line.
-constexpr int64_t kMinStripeBytes = 64;
-
 // Indices in order, as many as sort within the L1 cache.
 constexpr int64_t kBucketIndices = 512;
 
@@ -249,7 +246,8 @@ Outcome PlanUniqueTyped(int64_t count, int64_t params_rows,
 // Where a slice is one row of grad nothing is added.
 void MoveSlices(const SparseGradPlan& plan, int64_t row_bytes, const void* grad,
                 const ParallelFor& parallel, void* values) {
-  const RowMover mover(row_bytes, plan.slices * row_bytes);
+  const int64_t bytes = plan.slices * row_bytes;
+  const RowMover mover(row_bytes, bytes, bytes);
   const char* const rows = static_cast<const char*>(grad);
   char* const out = static_cast<char*>(values);
   if (rows == out) return;
@@ -293,10 +291,14 @@ void SumSliceTile(const SliceJob& job, int64_t begin, int64_t end,
       job.values + (begin * job.inner + begin_column) * sum.element_bytes;
   void* const accumulators = sum.is_in_place ? out : static_cast<void*>(memory);
   const int64_t stride = sum.is_in_place ? job.inner : columns;
-  for (int64_t slice = begin; slice < end; ++slice) {
-    sum.start(SumStart::kNeutral, columns,
-              static_cast<char*>(accumulators) +
-                  (slice - begin) * stride * sum.accumulator_bytes);
+  if (stride == columns) {
+    sum.start(SumStart::kNeutral, (end - begin) * columns, accumulators);
+  } else {
+    for (int64_t slice = begin; slice < end; ++slice) {
+      sum.start(SumStart::kNeutral, columns,
+                static_cast<char*>(accumulators) +
+                    (slice - begin) * stride * sum.accumulator_bytes);
+    }
   }
   RowPairs pairs;
   const auto add = [&] {

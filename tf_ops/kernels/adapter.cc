@@ -84,18 +84,17 @@ WorkerThreads::WorkerThreads(OpKernelContext* ctx)
 
 void WorkerThreads::Run(int64_t items, int64_t grain,
                         RangeFunction body) const {
-  if (items <= 0) return;
   // A few ranges for each thread even out threads that lose their core to other
   // work for a while. Where fewer threads are allowed than the pool has, as
   // many ranges as threads keep to what is allowed.
-  const int64_t ranges =
+  const int64_t most_ranges =
       max_threads_ < workers_->NumThreads() ? max_threads_ : 4 * max_threads_;
-  const int64_t items_per_range =
-      std::max(grain, items / ranges + (items % ranges != 0));
-  if (max_threads_ == 1 || items_per_range >= items) {
-    body(0, items);
+  const int64_t ranges = std::min(most_ranges, items / grain);
+  if (max_threads_ == 1 || ranges <= 1) {
+    if (items > 0) body(0, items);
     return;
   }
+  const int64_t items_per_range = items / ranges + (items % ranges != 0);
   workers_->ParallelFor(
       items, ThreadPool::SchedulingParams::Fixed(items_per_range),
       [body](int64_t begin, int64_t end) { body(begin, end); });

@@ -16,5 +16,5 @@ gather_stitch_tf_version() {
 
 extern "C" __attribute__((visibility("default"))) const char*
 gather_stitch_cpu_features() {
-  return gather_stitch::CpuFeaturesInUse();
+  return gather_stitch::CpuFeaturesName(gather_stitch::CpuFeaturesInUse());
 }

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import pathlib
 import random
 import sys
 import time
+from typing import Any
 
 from .harness import machine, report
 from .harness.progress import Progress
@@ -16,7 +18,9 @@ from .harness.workers import Worker
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 # Seconds for which the peers of a cell race, and no longer than they need if they are slow.
-BUDGET = {"quick": 0.15, "full": 0.6}
+BUDGET = {"quick": 0.1, "full": 0.4}
+# A cell during which others used the machine is measured again at the end, so often.
+TRIES = 4
 
 
 def main() -> int:
@@ -48,22 +52,20 @@ def main() -> int:
         print("The machine is disturbed: times would say little. --force runs all the same.")
         return 2
 
-    foreign = machine.ForeignTime()
     results = run(options, mode_name)
-    foreign_share = foreign.share(results.pop("own_seconds"))
     after = machine.probe()
     print(f"After: {after}", file=sys.stderr)
-    was_quiet = before.is_quiet and after.is_quiet
-    was_quiet &= foreign_share <= machine.MAX_FOREIGN_SHARE
+    worst = max(record["foreign_share"] for record in results["records"])
+    was_quiet = before.is_quiet and after.is_quiet and worst <= machine.MAX_FOREIGN_SHARE
     results["machine"] |= {
         "before": str(before),
         "after": str(after),
-        "foreign_share": round(foreign_share, 4),
+        "foreign_share": worst,
         "was_quiet": was_quiet,
     }
     if not was_quiet and not options.force:
         print(
-            f"The machine was disturbed ({foreign_share:.1%} of it went to others; {after}): "
+            f"The machine was disturbed (up to {worst:.0%} of it went to others during a cell): "
             "the times are thrown away. --force keeps them."
         )
         return 2
@@ -87,14 +89,22 @@ def run(options: argparse.Namespace, mode_name: str) -> dict:
     wanted = [i for i, label in enumerate(hello["cells"]) if (options.cells or "") in label]
     # In no order, so that what drifts in the machine drifts over all families alike.
     random.Random(0).shuffle(wanted)
-    records = []
-    progress = Progress(len(wanted) * len(workers))
-    for cell in wanted:
-        for worker in workers:
-            records.append(worker.measure(cell))
-            progress.step(f"{records[-1]['family']} {records[-1]['label']}")
+    records, repeated = [], 0
+    queue = collections.deque((cell, TRIES) for cell in wanted)
+    progress = Progress()
+    while queue:
+        cell, tries = queue.popleft()
+        found = [_measure(worker, cell) for worker in workers]
+        disturbed = max(record["foreign_share"] for record in found) > machine.MAX_FOREIGN_SHARE
+        if disturbed and tries > 1 and not options.force:
+            queue.append((cell, tries - 1))
+            repeated += 1
+        else:
+            records += found
+        progress.show(len(records) // len(workers), len(wanted), found[0]["label"])
     progress.close()
-    own_seconds = sum(worker.close() for worker in workers) + time.process_time()
+    for worker in workers:
+        worker.close()
     return {
         "mode": mode_name,
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
@@ -105,9 +115,15 @@ def run(options: argparse.Namespace, mode_name: str) -> dict:
             "cores": machine.cores(),
             "cache_bytes": machine.cache_bytes(),
         },
-        "own_seconds": own_seconds,
+        "repeated": repeated,
         "records": records,
     }
+
+
+def _measure(worker: Worker, cell: int) -> dict[str, Any]:
+    others = machine.ForeignTime()
+    record = worker.measure(cell)
+    return record | {"foreign_share": round(others.share(record["own_seconds"]), 3)}
 
 
 if __name__ == "__main__":

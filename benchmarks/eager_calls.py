@@ -23,7 +23,7 @@ ROWS = 16
 
 def cells(full: bool) -> list[Cell]:
     row_bytes, counts = ((4, 64), (1, 16)) if full else ((16,), (16,))
-    layouts = ("axis 0", "middle axis", "batch_dims 1")
+    layouts = ("axis 0", "middle axis", "batch_dims 1") if full else ("axis 0", "batch_dims 1")
     return [
         *grid.cross(
             FAMILY, row_bytes=row_bytes, indices=counts, layout=layouts, variant=(CALL, GRADIENT)

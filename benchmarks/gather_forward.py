@@ -30,14 +30,14 @@ def cells(full: bool) -> list[Cell]:
     if not full:
         return [
             *cross(row_bytes=(4, 16, 64, 256, 4 << 10), indices=(10**4,)),
-            *cross(row_bytes=(4, 16, 64), indices=(10**6,)),
+            *cross(row_bytes=(4, 16), indices=(10**6,)),
             *cross(row_bytes=(16,), indices=(1, 100)),
             *cross(row_bytes=(64,), indices=(10**5,), order=("sequential", "zipf", "all equal")),
             *cross(row_bytes=(4,), indices=(10**5,), layout=("last axis", "batch_dims 1")),
         ]
     return [
         *cross(row_bytes=grid.ROW_BYTES, indices=(1, 100, *LARGE_COUNTS)),
-        *beside(row_bytes=grid.ROW_BYTES, indices=(1, 100, *LARGE_COUNTS), order=grid.ORDERS),
+        *beside(row_bytes=grid.ROW_BYTES, indices=(100, *LARGE_COUNTS), order=grid.ORDERS),
         *beside(row_bytes=grid.ROW_BYTES, indices=LARGE_COUNTS, table=(grid.IN_L2, grid.IN_LLC)),
         *beside(row_bytes=grid.ROW_BYTES, indices=(10**6,), index_type=("int64",)),
         *beside(

@@ -33,7 +33,7 @@ def cells(full: bool) -> list[Cell]:
     if not full:
         return [
             *cross(row_bytes=(4, 64, 1 << 10), indices=(10**4,), table=(grid.IN_LLC,)),
-            *cross(row_bytes=(4, 16), indices=(10**5,)),
+            *cross(row_bytes=(4,), indices=(10**5,)),
             *cross(row_bytes=(64,), indices=(10**5,), order=("uniform", "zipf", "all equal")),
             *cross(row_bytes=(4,), indices=(10**4,), table=(grid.IN_LLC,), layout=("last axis",)),
             *cross(

@@ -29,8 +29,9 @@ def cells(full: bool) -> list[Cell]:
     patterns = (PERMUTATION, DUPLICATES, HOLES)
     if not full:
         return [
-            *cross(row_bytes=(4, 64), indices=(10**5,), order=patterns, inputs=(8,)),
-            *cross(row_bytes=(64, 1 << 10), indices=(10**4,), order=patterns[:1], inputs=(1, 64)),
+            *cross(row_bytes=(4,), indices=(10**5,), order=patterns[:2], inputs=(8,)),
+            *cross(row_bytes=(64,), indices=(10**5,), order=patterns, inputs=(8,)),
+            *cross(row_bytes=(64,), indices=(10**4,), order=patterns[:1], inputs=(1, 64)),
         ]
     return [
         *cross(row_bytes=grid.ROW_BYTES, indices=(10**4, 10**6), order=(PERMUTATION,), inputs=(8,)),

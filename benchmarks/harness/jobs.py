@@ -78,7 +78,6 @@ def measure(job: Job, threads: int, budget_seconds: float) -> dict[str, Any]:
     calls[COPY] = machine.copy_call(job.moved_bytes // 2, threads)
     kept = {name for name in calls if name in (OURS, COPY) or is_stock(name)}
     samples = timing.race(calls, kept, budget_seconds)
-    machine.give_back_memory()
     return {
         "moved_bytes": int(job.moved_bytes),
         "hottest_share": round(job.hottest_share, 4),

@@ -10,20 +10,18 @@ import time
 
 
 class Progress:
-    def __init__(self, steps: int) -> None:
-        self._steps, self._done = steps, 0
+    def __init__(self) -> None:
         self._start = time.monotonic()
         self._is_terminal = sys.stderr.isatty()
         self._next_log = 0.0  # share done at which a log gets its next line
 
-    def step(self, what: str) -> None:
-        self._done += 1
+    def show(self, done: int, steps: int, what: str) -> None:
         elapsed = time.monotonic() - self._start
-        left = elapsed / self._done * (self._steps - self._done)
-        share = self._done / self._steps
+        left = elapsed / max(done, 1) * (steps - done)
+        share = done / steps
         filled = round(20 * share)
         bar = "#" * filled + "." * (20 - filled)
-        line = f"[{bar}] {share:4.0%}, {_clock(left)} left  {self._done}/{self._steps}"
+        line = f"[{bar}] {share:4.0%}, {_clock(left)} left  {done}/{steps}"
         if self._is_terminal:
             width = shutil.get_terminal_size().columns - 1
             print(f"\r\033[K{line}  {what}"[: width + 4], end="", file=sys.stderr, flush=True)

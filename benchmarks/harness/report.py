@@ -89,7 +89,8 @@ def _heading(results: dict[str, Any]) -> str:
         f"{machine['processor']}, {machine['cores']} cores; {threads} threads; {versions}.",
         f"Memory: malloc {results['malloc']}, {huge >> 20} MiB in huge pages.",
         f"Before: {machine['before']}. After: {machine['after']}.",
-        f"During: others used {machine['foreign_share']:.1%} of the processors.",
+        f"During: others used at most {machine['foreign_share']:.1%} of the processors in a cell; "
+        f"measured again for being disturbed: {results['repeated']}.",
     ]
     if not machine["was_quiet"]:
         lines.append("\n**The machine was disturbed: these times say little.**")

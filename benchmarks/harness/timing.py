@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 # A visit repeats a call until the clock's own cost and steps do not count.
-VISIT_SECONDS = 1e-3
+VISIT_SECONDS = 4e-3
 # The extremes of six or more samples enclose the median with 97% confidence or more.
 MIN_ROUNDS, MAX_ROUNDS = 6, 61
 # A call so long that it does not matter what the last peer left in the caches.

@@ -65,12 +65,9 @@ class Worker:
         print(cell, file=self._process.stdin, flush=True)
         return self._answer()
 
-    def close(self) -> float:
-        """Ends the process; returns the processors' time that it took."""
+    def close(self) -> None:
         self._process.stdin.close()
-        _, status, usage = os.wait4(self._process.pid, 0)
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-        return usage.ru_utime + usage.ru_stime
+        self._process.wait()
 
     def _answer(self) -> dict[str, Any]:
         line = self._process.stdout.readline()

@@ -482,7 +482,8 @@ def test_second_and_third_order(policy, gradient):
 
         y, w, w2 = gather(params), gather(weights), gather(weights_2)
         expected = scatter(4 * y**3), scatter(12 * y**2 * w), scatter(24 * y * w * w2)
-        for wrapped in (run, tf.function(run)):
+        # Graphs take long to trace, and what depends on the policy is in the ops.
+        for wrapped in (run, tf.function(run)) if policy in ("DEFAULT", "WRAP") else (run,):
             for actual, right in zip(wrapped(tf.constant(params)), expected, strict=True):
                 np.testing.assert_array_equal(actual, right)
 

@@ -220,8 +220,11 @@ def test_batch_gather():
 # ---- Stitch ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("index_dtype", [tf.int32, tf.int64], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    ("mode", "index_dtype"),
+    [("eager", tf.int32), ("eager", tf.int64), ("static", tf.int32), ("unknown", tf.int64)],
+    ids=lambda value: getattr(value, "name", value),
+)
 @pytest.mark.parametrize("case", STITCH_CASES, ids=str)
 def test_stitch_and_its_gradient(case, index_dtype, mode):
     indices = indices_tensors(case.indices, index_dtype)

@@ -167,7 +167,7 @@ libraries: venv
 
 # ---- Targets for people -----------------------------------------------------
 
-.PHONY: help demo build test core-test asan ubsan tsan bench core-bench instruction-counts \
+.PHONY: help demo build test core-test asan ubsan tsan aarch64 bench core-bench instruction-counts \
   lint format wheel bazel clean
 
 help:  ## Show this list
@@ -204,6 +204,12 @@ tsan: tools  ## Run the C++ tests of the core under ThreadSanitizer
 	$(submake) core_tests BUILD=build/tsan \
 	  OPTIMIZE='-O1 -g -fno-omit-frame-pointer -fsanitize=thread'
 	$(call on_each_cpu,TSAN_OPTIONS=halt_on_error=1 build/tsan/core_tests)
+
+# At -O1, for the emulator is what takes the time.
+aarch64: tools  ## Compile the core for aarch64 and run its tests in an emulator
+	$(submake) core_tests BUILD=build/aarch64 CXX=aarch64-linux-gnu-g++ \
+	  OPTIMIZE='-O1 -DNDEBUG' LDFLAGS=-static
+	qemu-aarch64 build/aarch64/core_tests
 
 bench: build  ## Time the ops beside TensorFlow, NumPy, PyTorch and JAX [QUICK=1] [BENCH_FLAGS=]
 	@$(call extra,bench)

@@ -14,6 +14,9 @@ packages=(
   # make core-bench, make instruction-counts
   libbenchmark-dev
   valgrind
+  # make aarch64
+  g++-aarch64-linux-gnu
+  qemu-user
   # make bazel
   bazel-bootstrap
   bazel-rules-java

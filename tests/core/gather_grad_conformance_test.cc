@@ -316,7 +316,7 @@ TEST(GradDoesNotDependOnTheModeOfOtherThreads) {
 TEST(GradRefusedMemory) {
   const ReversedFor many_threads;
   constexpr int64_t kRows = 30000;
-  constexpr int64_t kIndices = 40000;
+  constexpr int64_t kIndices = 160000;
   const std::vector<int32_t> indices(kIndices, 5);
   for (const SumType sum_type : {SumType::kFloat32, SumType::kHalf}) {
     for (const int64_t outer : {1, 100}) {

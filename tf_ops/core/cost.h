@@ -12,7 +12,7 @@
 namespace gather_stitch {
 
 // To wake a thread of a pool takes some tens of microseconds.
-inline constexpr double kRangeNanoseconds = 40000;
+inline constexpr double kRangeNanoseconds = 60000;
 
 // Streaming through memory, one thread.
 inline constexpr double kNanosecondsPerByte = 0.1;

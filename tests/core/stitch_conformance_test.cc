@@ -203,6 +203,21 @@ TEST(StitchManyIndices) {
   }
 }
 
+// Enough for each thread to write the rows that are its own.
+TEST(StitchManyShortRows) {
+  Random random = TestRandom();
+  for (const int64_t row_bytes : {4, 64}) {
+    for (const IndexOrder order : {IndexOrder::kSkewed, IndexOrder::kWithBad}) {
+      const int64_t merged_rows = random.Between(150000, 200000);
+      ExpectStitchesAsReference(
+          RandomInputs(RandomCounts(3, 100000, random), merged_rows,
+                       IndexType::kInt32, order, row_bytes, random),
+          merged_rows, IndexType::kInt32, row_bytes, BadIndexAction::kZero,
+          random);
+    }
+  }
+}
+
 // One large input among many of a row or none.
 TEST(StitchUnequalInputs) {
   Random random = TestRandom();

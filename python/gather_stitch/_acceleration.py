@@ -34,7 +34,9 @@ STOCK_OP_NAMES = (
 )
 ENVIRONMENT_VARIABLE = "GATHER_STITCH_ACCELERATE"
 
-# On the module of generated wrappers, which is one for the process.
+# What is one for the process, however often the package is imported: the generated wrappers keep
+# the path of the library.
+_process = _loader.load()
 _PATH_KEY = "stock_library_path"
 
 
@@ -78,13 +80,13 @@ def accelerate() -> None:
         ) from error
     # Kernels that eager execution and functions have instantiated are not looked up again.
     context.context().clear_kernel_cache()
-    setattr(_loader.load(), _PATH_KEY, str(STOCK_LIBRARY))
+    setattr(_process, _PATH_KEY, str(STOCK_LIBRARY))
     logger.info("stock TensorFlow ops run on the kernels of gather_stitch: %s", STOCK_LIBRARY)
 
 
 def is_accelerated() -> bool:
     """Whether stock ops on the CPU run on the kernels of this package, in this process."""
-    return hasattr(_loader.load(), _PATH_KEY)
+    return hasattr(_process, _PATH_KEY)
 
 
 def accelerate_if_asked() -> None:
@@ -114,7 +116,7 @@ def kernel_calls() -> dict[str, int]:
 
 def loaded_library() -> list[str]:
     """The path of the library that accelerates, if one does."""
-    path = getattr(_loader.load(), _PATH_KEY, None)
+    path = getattr(_process, _PATH_KEY, None)
     return [] if path is None else [path]
 
 

@@ -37,9 +37,7 @@ def eager():
         loss = tf.reduce_sum(rows**2) + tf.reduce_sum(columns**2)
     gradient = tf.convert_to_tensor(tape.gradient(loss, table))
     merged = tf.dynamic_stitch([[0, 2], [1, 2]], [table[:2], table[2:4]])
-    both = tf.raw_ops.ParallelDynamicStitch(
-        indices=[[0, 2], [1, 3]], data=[table[:2], table[2:4]]
-    )
+    both = tf.raw_ops.ParallelDynamicStitch(indices=[[0, 2], [1, 3]], data=[table[:2], table[2:4]])
     return rows, columns, gradient, merged, both
 
 
@@ -121,6 +119,8 @@ def constant_folding():
     def constant():
         return tf.gather(tf.constant(table), tf.constant(batch)) + 1.0
 
+    # Folded once, when the function is optimized.
+    constant()
     return constant()
 
 

@@ -49,8 +49,9 @@ def accelerate() -> None:
     ResourceScatterAdd and ResourceScatterSub. Values and errors stay TensorFlow's, with two
     exceptions: sums of half and bfloat16 in UnsortedSegmentSum are made in float32 and rounded
     once, and dtypes that TensorFlow has no kernel for are gathered and stitched instead of refused.
-    A `tf.compat.v1.Session` keeps the kernels that it has run before. It can not be undone: a new
-    process starts on TensorFlow's own kernels. A second call does nothing.
+    A `tf.compat.v1.Session` and an iterator of tf.data keep the kernels that they have run before.
+    It can not be undone: a new process starts on TensorFlow's own kernels. A second call does
+    nothing.
 
         >>> import tensorflow as tf
         >>> import gather_stitch

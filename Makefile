@@ -52,10 +52,14 @@ endef
 core_sources := $(filter-out %_test.cc %.cu.cc,$(wildcard tf_ops/core/*.cc))
 plugin_sources := $(filter-out %_test.cc %.cu.cc,\
   $(wildcard tf_ops/ops/*.cc tf_ops/kernels/*.cc))
+stock_sources := $(filter-out %_test.cc,$(wildcard tf_ops/stock/*.cc))
 core_test_sources := $(wildcard tests/core/*.cc)
 
 core_objects := $(core_sources:%.cc=$(BUILD)/%.o)
 plugin_objects := $(plugin_sources:%.cc=$(BUILD)/%.o)
+# What the kernels under stock names share with ours: all but what registers.
+stock_objects := $(stock_sources:%.cc=$(BUILD)/%.o) \
+  $(filter-out %_kernels.o %_ops.o,$(plugin_objects))
 core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o)
 benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard benchmarks/core/*.cc))
 
@@ -103,21 +107,26 @@ $(BUILD)/tf_ops/%.o: tf_ops/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.
 $(BUILD)/ops.objects: FORCE
 	$(call write_if_changed,$(plugin_objects) $(core_objects))
 
+$(BUILD)/stock_kernels.objects: FORCE
+	$(call write_if_changed,$(stock_objects) $(core_objects))
+
 $(BUILD)/core_tests.objects: FORCE
 	$(call write_if_changed,$(core_test_objects) $(core_objects))
 
-$(BUILD)/package/_ops.so: $(plugin_objects) $(core_objects) $(BUILD)/ops.objects \
-                          $(BUILD)/tensorflow.ldflags
+$(BUILD)/package/_ops.so: $(plugin_objects)
+$(BUILD)/package/_stock_kernels.so: $(stock_objects)
+$(BUILD)/package/_%.so: $(core_objects) $(BUILD)/%.objects $(BUILD)/tensorflow.ldflags
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(quiet)$(CXX) -shared -pthread @$(BUILD)/ops.objects $(CXXFLAGS) $(LDFLAGS) \
+	$(quiet)$(CXX) -shared -pthread @$(BUILD)/$*.objects $(CXXFLAGS) $(LDFLAGS) \
 	  -Wl,--no-undefined @$(BUILD)/tensorflow.ldflags -o $@
 
 $(BUILD)/core_tests: $(core_test_objects) $(core_objects) $(BUILD)/core_tests.objects
 	$(call say,LINK,$@)
 	$(quiet)$(CXX) -pthread $(OPTIMIZE) @$(BUILD)/core_tests.objects $(CXXFLAGS) $(LDFLAGS) -o $@
 
-package: $(BUILD)/package/_ops.so $(BUILD)/package/_build_info.py
+package: $(BUILD)/package/_ops.so $(BUILD)/package/_stock_kernels.so \
+         $(BUILD)/package/_build_info.py
 core_tests: $(BUILD)/core_tests
 
 # ---- Benchmarks -------------------------------------------------------------
@@ -145,7 +154,7 @@ benchmark_library: $(BUILD)/benchmarks/machine.so
 core_benchmark: $(BUILD)/benchmarks/core_benchmark
 counted_jobs: $(BUILD)/benchmarks/counted_jobs
 
--include $(patsubst %.o,%.d,$(plugin_objects) $(core_objects) $(core_test_objects) \
+-include $(patsubst %.o,%.d,$(plugin_objects) $(stock_objects) $(core_objects) $(core_test_objects) \
   $(benchmark_objects)) $(BUILD)/benchmarks/machine.d
 
 # ---- Set-up -----------------------------------------------------------------

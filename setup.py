@@ -20,7 +20,7 @@ from setuptools.command.build_ext import build_ext
 ROOT = pathlib.Path(__file__).resolve().parent
 PACKAGE = "gather_stitch"
 # What `make package` leaves beside the sources of the package.
-BUILT_FILES = ["_ops.so", "_build_info.py"]
+BUILT_FILES = ["_ops.so", "_stock_kernels.so", "_build_info.py"]
 
 
 def build_folder() -> str:

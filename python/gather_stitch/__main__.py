@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import platform
 import sys
+import types
 from collections.abc import Iterable
 
 import numpy as np
@@ -14,7 +15,7 @@ import tensorflow as tf
 from tensorflow.core.framework import kernel_def_pb2
 from tensorflow.python.framework import kernels
 
-from . import __version__, _loader
+from . import __version__, _acceleration, _loader
 
 
 def diagnosis() -> str:
@@ -31,25 +32,38 @@ def diagnosis() -> str:
         ("platform", platform.platform()),
         ("devices", ", ".join(d.name for d in tf.config.list_physical_devices())),
         ("cpu features in use", _loader.cpu_features(loaded)),
-        ("stock models accelerated", "no"),
+        ("stock models accelerated", "yes" if _acceleration.is_accelerated() else "no"),
     ]
     width = max(len(name) for name, _ in lines) + 2
     text = [f"{name + ':':{width}}{value}" for name, value in lines]
 
     text += ["", "libraries:"]
-    text += [f"  {line}" for line in _libraries(loaded.library_path)]
+    text += [f"  {line}" for line in _libraries(loaded)]
     text += ["", f"ops ({len(_loader.OP_NAMES)}) and their kernels:"]
     width = max(map(len, _loader.OP_NAMES)) + 2
     for name in _loader.OP_NAMES:
         registered = kernels.get_registered_kernels_for_op(name).kernel
         text.append(f"  {name:{width}}{_kernels_per_device(registered)}")
+    text += ["", "stock ops and whose kernels they run on, on the CPU:"]
+    width = max(map(len, _acceleration.STOCK_OP_NAMES)) + 2
+    for name, calls in _acceleration.kernel_calls().items():
+        text.append(f"  {name:{width}}{_whose_kernels(name, calls)}")
     return "\n".join(text)
 
 
-def _libraries(loaded_path: str) -> Iterable[str]:
-    paths = {str(path) for path in _loader.PACKAGE_FOLDER.glob("*.so")} | {loaded_path}
+def _libraries(loaded: types.ModuleType) -> Iterable[str]:
+    loaded_paths = {loaded.library_path, *_acceleration.loaded_library()}
+    paths = {str(path) for path in _loader.PACKAGE_FOLDER.glob("*.so")} | loaded_paths
     for path in sorted(paths):
-        yield f"{path}: {'loaded' if path == loaded_path else 'found, not loaded'}"
+        yield f"{path}: {'loaded' if path in loaded_paths else 'found, not loaded'}"
+
+
+def _whose_kernels(stock_op_name: str, calls: int) -> str:
+    if _acceleration.is_accelerated():
+        return f"gather_stitch ({calls} calls)"
+    if _acceleration.replacing_kernels(stock_op_name):
+        return "another package"
+    return "tensorflow"
 
 
 def _kernels_per_device(registered: Iterable[kernel_def_pb2.KernelDef]) -> str:

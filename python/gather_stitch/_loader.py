@@ -111,7 +111,7 @@ def _load_library() -> types.ModuleType:
         )
     another = f"build TENSORFLOW=tensorflow=={tf.__version__}"
     built_for = info.get("TF_VERSION", "unknown")
-    if info and _minor(built_for) != _minor(tf.__version__):
+    if info and minor(built_for) != minor(tf.__version__):
         raise _import_error(
             found=f"{OP_LIBRARY}, built for TensorFlow {built_for}",
             expected=f"a library built for TensorFlow {tf.__version__}, which is running",
@@ -150,19 +150,28 @@ def _generate_wrappers() -> types.ModuleType:
     return loaded
 
 
-def _minor(version: str) -> str:
+def minor(version: str) -> str:
+    """`2.21` of `2.21.0`: what a library has to have in common with the TensorFlow it runs in."""
     match = re.match(r"\d+\.\d+", version)
     return match.group() if match else version
 
 
-def _import_error(found: str, expected: str, make_goals: str) -> ImportError:
+def mending_command(make_goals: str) -> tuple[str, str]:
+    """The command that builds or installs the libraries anew, and what more there is to say."""
     checkout = PACKAGE_FOLDER.parent.parent
     if (checkout / "Makefile").is_file() and (checkout / "tf_ops").is_dir():
-        command = f"make -C {checkout} {make_goals}"
-        hint = f"and run {checkout / '.venv' / 'bin' / 'python'}"
-    else:
-        command = "pip install --force-reinstall tf-gather-stitch"
-        hint = "which installs the TensorFlow that it was built for as well"
+        return (
+            f"make -C {checkout} {make_goals}",
+            f"and run {checkout / '.venv' / 'bin' / 'python'}",
+        )
+    return (
+        "pip install --force-reinstall tf-gather-stitch",
+        "which installs the TensorFlow that it was built for as well",
+    )
+
+
+def _import_error(found: str, expected: str, make_goals: str) -> ImportError:
+    command, hint = mending_command(make_goals)
     return ImportError(
         "gather_stitch can not load its ops.\n"
         f"  found:    {found}\n"

@@ -35,7 +35,7 @@ const std::vector<IndexType> kStitchIndexTypes = {IndexType::kInt32,
                                                   IndexType::kInt64};
 const std::vector<BadIndexAction> kAllActions = {
     BadIndexAction::kFail, BadIndexAction::kZero, BadIndexAction::kClip,
-    BadIndexAction::kWrap};
+    BadIndexAction::kWrap, BadIndexAction::kZeroNegative};
 const std::vector<SumType> kAllSumTypes = {
     SumType::kInt8,           SumType::kInt16,
     SumType::kInt32,          SumType::kInt64,
@@ -60,7 +60,8 @@ const char* Name(IndexType type) {
 }
 
 const char* Name(BadIndexAction action) {
-  constexpr const char* kNames[] = {"fail", "zero", "clip", "wrap"};
+  constexpr const char* kNames[] = {"fail", "zero", "clip", "wrap",
+                                    "zero negative"};
   return kNames[static_cast<int>(action)];
 }
 

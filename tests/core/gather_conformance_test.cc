@@ -168,6 +168,25 @@ TEST(GatherNamesTheFirstBadIndex) {
   }
 }
 
+TEST(GatherZeroNegativeRefusesWhatIsTooLarge) {
+  const std::vector<int32_t> params = {10, 20, 30};
+  for (const Backend* backend : AllBackends()) {
+    SCOPED_NOTE(backend->name());
+    const std::vector<int32_t> indices = {2, -1, INT32_MIN, 0};
+    std::vector<int32_t> output(4, -1);
+    EXPECT_EQ(backend->GatherRows({1, 1, 3, 1, 4}, 4, params.data(),
+                                  indices.data(), IndexType::kInt32,
+                                  BadIndexAction::kZeroNegative, output.data()),
+              Outcome());
+    EXPECT_EQ(output, std::vector<int32_t>({30, 0, 0, 10}));
+    const std::vector<int32_t> too_large = {-1, 3, 0, -5};
+    EXPECT_EQ(backend->GatherRows({1, 1, 3, 1, 4}, 4, params.data(),
+                                  too_large.data(), IndexType::kInt32,
+                                  BadIndexAction::kZeroNegative, output.data()),
+              Outcome::BadIndex(0, 1, 3));
+  }
+}
+
 TEST(GatherPolicies) {
   struct Row {
     BadIndexAction action;
@@ -262,9 +281,11 @@ TEST(ResolveIndicesAsTheRecipeSays) {
             if (outcome.ok()) {
               EXPECT_EQ(resolved[i], static_cast<int64_t>(wide[i]));
             }
-          } else if (action == BadIndexAction::kZero) {
-            EXPECT_EQ(resolved[i], kZeroRow);
-          } else if (action == BadIndexAction::kFail || rows == 0) {
+          } else if (action == BadIndexAction::kZero ||
+                     (action == BadIndexAction::kZeroNegative && wide[i] < 0)) {
+            if (outcome.ok()) EXPECT_EQ(resolved[i], kZeroRow);
+          } else if (action == BadIndexAction::kFail ||
+                     action == BadIndexAction::kZeroNegative || rows == 0) {
             expected = Outcome::BadIndex(0, i, static_cast<int64_t>(wide[i]));
           } else if (outcome.ok()) {
             const reference::Wide row = action == BadIndexAction::kClip

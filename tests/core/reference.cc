@@ -25,6 +25,8 @@ int64_t Resolve(Wide index, int64_t rows, BadIndexAction action) {
     case BadIndexAction::kClip:
       if (rows == 0) return kBadRow;
       return index < 0 ? 0 : rows - 1;
+    case BadIndexAction::kZeroNegative:
+      return index < 0 ? kZeroRow : kBadRow;
     case BadIndexAction::kWrap:
       break;
   }

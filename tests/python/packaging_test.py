@@ -268,9 +268,11 @@ def test_positional_signatures_equal_those_of_stock(ours, stock, options):
 def test_public_names():
     assert set(gs.__all__) == {
         "__version__",
+        "accelerate",
         "batch_gather",
         "dynamic_stitch",
         "gather",
+        "is_accelerated",
         "parallel_dynamic_stitch",
         "raw_ops",
         "use_stock_ops",

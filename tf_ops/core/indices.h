@@ -7,8 +7,10 @@
 //     index                                     where 0 <= index < rows
 //     min(max(index, 0), rows - 1)              kClip, rows > 0
 //     index modulo rows, in [0, rows)           kWrap, rows > 0
-//     kZeroRow                                  kZero
-//     kBadRow                                   kFail, and kClip, kWrap where
+//     kZeroRow                                  kZero, and kZeroNegative where
+//                                               index < 0
+//     kBadRow                                   kFail, kZeroNegative elsewhere,
+//                                               and kClip, kWrap where
 //                                               rows == 0
 //
 // `rows` >= 0. Every value of every index dtype is legal, uint64 above 2^63
@@ -36,8 +38,15 @@ enum class IndexType : uint8_t {
 };
 
 // What becomes of an index outside [0, rows). The ops' DEFAULT policy is kFail
-// on a CPU and kZero on a GPU: the adapter chooses.
-enum class BadIndexAction : uint8_t { kFail, kZero, kClip, kWrap };
+// on a CPU and kZero on a GPU: the adapter chooses. kZeroNegative is what
+// segment sums do.
+enum class BadIndexAction : uint8_t {
+  kFail,
+  kZero,
+  kClip,
+  kWrap,
+  kZeroNegative,
+};
 
 inline constexpr int64_t kZeroRow = -1;
 inline constexpr int64_t kBadRow = -2;
@@ -50,7 +59,13 @@ GATHER_STITCH_HOST_DEVICE inline int64_t ResolveIndex(Index index, int64_t rows,
   const uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(index));
   if (bits < static_cast<uint64_t>(rows)) return static_cast<int64_t>(bits);
   if (action == BadIndexAction::kZero) return kZeroRow;
-  if (action == BadIndexAction::kFail || rows == 0) return kBadRow;
+  if constexpr (std::is_signed_v<Index>) {
+    if (action == BadIndexAction::kZeroNegative && index < 0) return kZeroRow;
+  }
+  if (action == BadIndexAction::kFail ||
+      action == BadIndexAction::kZeroNegative || rows == 0) {
+    return kBadRow;
+  }
   if constexpr (std::is_signed_v<Index>) {
     const int64_t value = static_cast<int64_t>(index);
     if (action == BadIndexAction::kClip) return value < 0 ? 0 : rows - 1;

@@ -56,7 +56,7 @@ bool ResolveInRange(const Index* __restrict indices, int64_t count,
 
 // resolved[i] = base + ResolveIndex(indices[i], rows, action), and kZeroRow
 // where that has no row, for count <= kBlockIndices indices. Where the block is
-// bad its row numbers are unspecified.
+// bad its row numbers are set before the bad one and unspecified from there on.
 template <typename Index>
 ResolvedBlock ResolveBlock(const Index* indices, int64_t count, int64_t rows,
                            int64_t base, BadIndexAction action,

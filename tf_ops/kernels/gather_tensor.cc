@@ -65,11 +65,11 @@ absl::Status GatherStatus(const Outcome& outcome, const Tensor& indices,
                                      IndexTypeOf(indices.dtype()), rows));
 }
 
-absl::Status GatherTensor(OpKernelContext* ctx, const GatherGeometry& geometry,
-                          const Tensor& params, const Tensor& indices,
-                          BadIndexAction action, Tensor* output) {
+Outcome GatherElements(OpKernelContext* ctx, const GatherGeometry& geometry,
+                       const Tensor& params, const Tensor& indices,
+                       BadIndexAction action, Scratch& scratch,
+                       Tensor* output) {
   const WorkerThreads workers(ctx);
-  TensorScratch scratch(ctx);
   Outcome outcome;
   const bool are_objects = VisitObjectType(params.dtype(), [&](auto element) {
     outcome = GatherObjects<decltype(element)>(
@@ -89,6 +89,15 @@ absl::Status GatherTensor(OpKernelContext* ctx, const GatherGeometry& geometry,
           << " x " << geometry.outer << " x " << geometry.indices_per_batch
           << " rows of " << geometry.inner << " elements, "
           << workers.max_threads() << " threads";
+  return outcome;
+}
+
+absl::Status GatherTensor(OpKernelContext* ctx, const GatherGeometry& geometry,
+                          const Tensor& params, const Tensor& indices,
+                          BadIndexAction action, Tensor* output) {
+  TensorScratch scratch(ctx);
+  const Outcome outcome =
+      GatherElements(ctx, geometry, params, indices, action, scratch, output);
   return GatherStatus(outcome, indices, geometry.rows, scratch);
 }
 

@@ -20,7 +20,14 @@
 namespace gather_stitch {
 
 // Fills `output`, a new tensor of the shape that `geometry` was made for, on
-// the worker threads of the op's device. InvalidArgument names a bad index.
+// the worker threads of the op's device. Returns any Outcome.
+Outcome GatherElements(tensorflow::OpKernelContext* ctx,
+                       const GatherGeometry& geometry,
+                       const tensorflow::Tensor& params,
+                       const tensorflow::Tensor& indices, BadIndexAction action,
+                       Scratch& scratch, tensorflow::Tensor* output);
+
+// The same; InvalidArgument names a bad index.
 absl::Status GatherTensor(tensorflow::OpKernelContext* ctx,
                           const GatherGeometry& geometry,
                           const tensorflow::Tensor& params,

@@ -49,10 +49,13 @@ endef
 core_sources := $(filter-out %_test.cc %.cu.cc,$(wildcard tf_ops/core/*.cc))
 plugin_sources := $(filter-out %_test.cc %.cu.cc,\
   $(wildcard tf_ops/ops/*.cc tf_ops/kernels/*.cc))
+cc_sources := $(wildcard tf_ops/cc/*.cc)
+cc_headers := $(filter-out %/op_adder.h,$(wildcard tf_ops/cc/*.h))
 core_test_sources := $(wildcard tests/core/*.cc)
 
 core_objects := $(core_sources:%.cc=$(BUILD)/%.o)
 plugin_objects := $(plugin_sources:%.cc=$(BUILD)/%.o)
+cc_objects := $(cc_sources:%.cc=$(BUILD)/%.o)
 core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o)
 benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard benchmarks/core/*.cc))
 
@@ -73,9 +76,13 @@ FORCE:
 $(BUILD)/compiler: FORCE
 	$(call write_if_changed,$(shell $(CXX) --version | head -n 1) $(CXXFLAGS) $(LDFLAGS))
 
+# What finds the C++ client, for CMake and pkg-config.
+cc_configs := $(addprefix $(BUILD)/package/,cmake/GatherStitchConfig.cmake \
+  cmake/GatherStitchConfigVersion.cmake pkgconfig/gather_stitch.pc)
+
 # Written anew when another TensorFlow is found, which rebuilds what includes it.
 $(BUILD)/tensorflow.cflags $(BUILD)/tensorflow.ldflags $(BUILD)/build_info.cflags \
-$(BUILD)/package/_build_info.py &: $(BUILD)/compiler FORCE
+$(BUILD)/package/_build_info.py $(cc_configs) &: $(BUILD)/compiler FORCE
 	@'$(TF_PYTHON)' tools/tensorflow_flags.py --out=$(BUILD) --compiler='$(CXX)'
 
 $(BUILD)/tf_ops/core/%.o: tf_ops/core/%.cc Makefile $(BUILD)/compiler
@@ -100,6 +107,9 @@ $(BUILD)/tf_ops/%.o: tf_ops/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.
 $(BUILD)/ops.objects: FORCE
 	$(call write_if_changed,$(plugin_objects) $(core_objects))
 
+$(BUILD)/cc_ops.objects: FORCE
+	$(call write_if_changed,$(cc_objects))
+
 $(BUILD)/core_tests.objects: FORCE
 	$(call write_if_changed,$(core_test_objects) $(core_objects))
 
@@ -110,11 +120,25 @@ $(BUILD)/package/_ops.so: $(plugin_objects) $(core_objects) $(BUILD)/ops.objects
 	$(quiet)$(CXX) -shared -pthread @$(BUILD)/ops.objects $(CXXFLAGS) $(LDFLAGS) \
 	  -Wl,--no-undefined @$(BUILD)/tensorflow.ldflags -o $@
 
+# A program finds TensorFlow itself; where it names only this library, the
+# library finds it beside the package.
+$(BUILD)/package/_cc_ops.so: $(cc_objects) $(BUILD)/cc_ops.objects $(BUILD)/tensorflow.ldflags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -shared -pthread @$(BUILD)/cc_ops.objects $(CXXFLAGS) $(LDFLAGS) \
+	  -Wl,--no-undefined -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN/../tensorflow' \
+	  @$(BUILD)/tensorflow.ldflags -l:libtensorflow_cc.so.2 -ldl -o $@
+
+$(BUILD)/package/include/%: %
+	@mkdir -p $(@D)
+	$(quiet)cp $< $@
+
 $(BUILD)/core_tests: $(core_test_objects) $(core_objects) $(BUILD)/core_tests.objects
 	$(call say,LINK,$@)
 	$(quiet)$(CXX) -pthread $(OPTIMIZE) @$(BUILD)/core_tests.objects $(CXXFLAGS) $(LDFLAGS) -o $@
 
-package: $(BUILD)/package/_ops.so $(BUILD)/package/_build_info.py
+package: $(BUILD)/package/_ops.so $(BUILD)/package/_cc_ops.so \
+  $(BUILD)/package/_build_info.py $(cc_configs) $(cc_headers:%=$(BUILD)/package/include/%)
 core_tests: $(BUILD)/core_tests
 
 # ---- Benchmarks -------------------------------------------------------------
@@ -143,7 +167,7 @@ core_benchmark: $(BUILD)/benchmarks/core_benchmark
 counted_jobs: $(BUILD)/benchmarks/counted_jobs
 
 -include $(patsubst %.o,%.d,$(plugin_objects) $(core_objects) $(core_test_objects) \
-  $(benchmark_objects)) $(BUILD)/benchmarks/machine.d
+  $(cc_objects) $(benchmark_objects)) $(BUILD)/benchmarks/machine.d
 
 # ---- Set-up -----------------------------------------------------------------
 
@@ -235,3 +259,4 @@ clean:  ## Delete everything that was built; .venv stays
 	@if [ -d build/bazel ]; then chmod -R u+w build/bazel; fi
 	rm -rf build dist
 	rm -f python/gather_stitch/*.so python/gather_stitch/_build_info.py
+	rm -rf $(addprefix python/gather_stitch/,include cmake pkgconfig)

@@ -24,10 +24,11 @@ V ?= 0
 CXX ?= g++
 BUILD ?= build/opt
 TF_PYTHON ?= .venv/bin/python
-# Replaced by the sanitizer targets.
+# Replaced by the sanitizer targets: of what includes no TensorFlow, and of what does.
 OPTIMIZE ?= -O3 -DNDEBUG
+PLUGIN_OPTIMIZE ?= -O2 -DNDEBUG
 
-compile_goals := package core_tests benchmark_library core_benchmark counted_jobs
+compile_goals := package core_tests cc_tests benchmark_library core_benchmark counted_jobs
 ifeq ($(filter $(compile_goals),$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
@@ -56,6 +57,8 @@ core_test_sources := $(wildcard tests/core/*.cc)
 core_objects := $(core_sources:%.cc=$(BUILD)/%.o)
 plugin_objects := $(plugin_sources:%.cc=$(BUILD)/%.o)
 cc_objects := $(cc_sources:%.cc=$(BUILD)/%.o)
+cc_test_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard tests/cc/*.cc)) \
+  $(BUILD)/tests/core/test_main.o
 core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o)
 benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard benchmarks/core/*.cc))
 
@@ -68,9 +71,9 @@ common_flags := -std=c++17 -fPIC -pthread -Wall -Wextra -Werror -I. -MMD -MP
 # must stay one across the libraries of a process.
 core_flags := $(common_flags) $(OPTIMIZE) -ffp-contract=off -fvisibility=hidden
 core_test_flags := $(common_flags) $(OPTIMIZE) -UNDEBUG
-plugin_flags := $(common_flags) -O2 -DNDEBUG
+plugin_flags := $(common_flags) $(PLUGIN_OPTIMIZE)
 
-.PHONY: FORCE package core_tests
+.PHONY: FORCE package core_tests cc_tests
 FORCE:
 
 $(BUILD)/compiler: FORCE
@@ -97,6 +100,11 @@ $(BUILD)/tests/core/%.o: tests/core/%.cc Makefile $(BUILD)/compiler
 
 $(BUILD)/tf_ops/ops/build_info.o: $(BUILD)/build_info.cflags
 $(BUILD)/tf_ops/ops/build_info.o: private plugin_flags += @$(BUILD)/build_info.cflags
+
+$(BUILD)/tests/cc/%.o: tests/cc/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.cflags
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(plugin_flags) @$(BUILD)/tensorflow.cflags $(CXXFLAGS) -c $< -o $@
 
 $(BUILD)/tf_ops/%.o: tf_ops/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.cflags
 	@mkdir -p $(@D)
@@ -129,6 +137,19 @@ $(BUILD)/package/_cc_ops.so: $(cc_objects) $(BUILD)/cc_ops.objects $(BUILD)/tens
 	  -Wl,--no-undefined -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN/../tensorflow' \
 	  @$(BUILD)/tensorflow.ldflags -l:libtensorflow_cc.so.2 -ldl -o $@
 
+# The tests with the client in them, and with it in a library of $(PACKAGE_LIBS),
+# which says how to link that.
+$(BUILD)/cc_tests: $(cc_test_objects) $(cc_objects) $(BUILD)/tensorflow.ldflags
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -pthread $(PLUGIN_OPTIMIZE) $(cc_test_objects) $(cc_objects) $(CXXFLAGS) \
+	  $(LDFLAGS) @$(BUILD)/tensorflow.ldflags -l:libtensorflow_cc.so.2 -ldl \
+	  "$$(sed -n 's/^-L/-Wl,-rpath,/p' $(BUILD)/tensorflow.ldflags)" -o $@
+
+$(BUILD)/cc_package_tests: $(cc_test_objects) FORCE
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -pthread $(PLUGIN_OPTIMIZE) $(cc_test_objects) $(CXXFLAGS) $(LDFLAGS) \
+	  $(PACKAGE_LIBS) -o $@
+
 $(BUILD)/package/include/%: %
 	@mkdir -p $(@D)
 	$(quiet)cp $< $@
@@ -140,6 +161,7 @@ $(BUILD)/core_tests: $(core_test_objects) $(core_objects) $(BUILD)/core_tests.ob
 package: $(BUILD)/package/_ops.so $(BUILD)/package/_cc_ops.so \
   $(BUILD)/package/_build_info.py $(cc_configs) $(cc_headers:%=$(BUILD)/package/include/%)
 core_tests: $(BUILD)/core_tests
+cc_tests: $(BUILD)/cc_tests $(BUILD)/cc_package_tests
 
 # ---- Benchmarks -------------------------------------------------------------
 
@@ -167,7 +189,7 @@ core_benchmark: $(BUILD)/benchmarks/core_benchmark
 counted_jobs: $(BUILD)/benchmarks/counted_jobs
 
 -include $(patsubst %.o,%.d,$(plugin_objects) $(core_objects) $(core_test_objects) \
-  $(cc_objects) $(benchmark_objects)) $(BUILD)/benchmarks/machine.d
+  $(cc_objects) $(cc_test_objects) $(benchmark_objects)) $(BUILD)/benchmarks/machine.d
 
 # ---- Set-up -----------------------------------------------------------------
 
@@ -188,7 +210,7 @@ libraries: venv
 
 # ---- Targets for people -----------------------------------------------------
 
-.PHONY: help demo build test core-test asan ubsan tsan bench core-bench instruction-counts \
+.PHONY: help demo build test core-test cc-test asan ubsan tsan bench core-bench instruction-counts \
   lint format wheel bazel clean
 
 help:  ## Show this list
@@ -203,13 +225,18 @@ demo: build  ## Set up everything, then train two models on these ops beside sto
 build: libraries  ## Set up .venv and compile; .venv/bin/python then imports gather_stitch
 	@tools/setup.sh editable
 
-test: core-test build  ## Set up everything, then run all tests but the sanitizers
+test: core-test cc-test build  ## Set up everything, then run all tests but the sanitizers
 	@$(call extra,test)
 	.venv/bin/python -m pytest --doctest-glob=README.md tests/python README.md
 
 core-test: tools  ## Run the C++ tests of the core, which need no TensorFlow
 	$(submake) core_tests
 	$(BUILD)/core_tests
+
+cc-test: build  ## Run the tests and examples of the C++ client on an installed wheel
+	@$(call extra,test)
+	@$(call extra,demo)
+	+@tools/cc_test.sh '$(MAKE) --no-print-directory $(jobs)' $(JOBS)
 
 asan: tools  ## Run the C++ tests of the core under AddressSanitizer
 	$(submake) core_tests BUILD=build/asan \

@@ -22,7 +22,7 @@ __version__ = _loader.build_info().get("VERSION", "unknown")
 # The library is loaded first: a failure says how to mend it.
 _loader.load()
 
-from . import raw_ops  # noqa: E402
+from . import raw_ops, sysconfig  # noqa: E402
 from .gather_ops import batch_gather, gather  # noqa: E402
 from .stitch_ops import dynamic_stitch, parallel_dynamic_stitch  # noqa: E402
 from .stock_lowering import use_stock_ops  # noqa: E402
@@ -34,6 +34,7 @@ __all__ = [
     "gather",
     "parallel_dynamic_stitch",
     "raw_ops",
+    "sysconfig",
     "use_stock_ops",
 ]
 

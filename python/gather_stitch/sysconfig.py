@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How to compile and link a C++ program against the C++ client, in the manner of `tf.sysconfig`.
 
-    >>> import gather_stitch.sysconfig
     >>> gather_stitch.sysconfig.get_link_flags()[1]
     '-l:_cc_ops.so'
 

@@ -115,12 +115,8 @@ TEST(ResourceGatherHasEveryConstructorAndAttr) {
   EXPECT_TRUE(output == rows.output && input.node() == rows.node());
 
   Session session(scope);
-  std::vector<tf::Tensor> values;
   EXPECT_EQ(session.Run({}, {}, {assign}, nullptr).ToString(), "OK");
-  EXPECT_EQ(session.Run({rows, columns, padded, sparse}, &values).ToString(),
-            "OK");
-  EXPECT_EQ(values.size(), 4u);
-  if (values.size() != 4) return;
+  const auto values = ValuesOf(&session, {}, {rows, columns, padded, sparse});
   EXPECT_EQ(Elements(values[0]), (Numbers{4, 5, 0, 1}));
   EXPECT_EQ(Elements(values[1]), (Numbers{1, 2, 5}));
   EXPECT_EQ(Elements(values[2]), (Numbers{0, 0, 2, 3}));
@@ -360,11 +356,30 @@ TEST(ResourceGatherGradientIsThatOfAGatherOfItsValue) {
                                        &expected_grads)
                   .ToString(),
               "OK");
-    std::vector<tf::Tensor> values;
-    EXPECT_EQ(session.Run({grads[0], expected_grads[0]}, &values).ToString(),
-              "OK");
-    if (values.size() == 2) ExpectSame(values[0], values[1]);
+    grads.resize(1);
+    expected_grads.resize(1);
+    const auto values = ValuesOf(&session, {}, {grads[0], expected_grads[0]});
+    ExpectSame(values[0], values[1]);
   }
+}
+
+TEST(GatherV2SparseGradIsWhatAScatterTakes) {
+  const tf::Scope scope = NewGraph();
+  const auto table = tf::ops::VarHandleOp(scope, tf::DT_DOUBLE,
+                                          tf::PartialTensorShape({3, 2}));
+  const auto assign =
+      tf::ops::AssignVariableOp(scope, table, Doubles({3, 2}, 0, 1));
+  const tf::Output indices = tf::ops::Const(scope, {2, 0, 2});
+  const GatherV2SparseGrad grad(scope, Doubles({3, 2}, 10, 10), indices,
+                                tf::ops::Const<int64_t>(scope, 3));
+  const auto scatter =
+      tf::ops::ResourceScatterSub(scope, table, grad.rows, grad.values);
+  const auto read = tf::ops::ReadVariableOp(scope, table, tf::DT_DOUBLE);
+  Session session(scope);
+  EXPECT_EQ(session.Run({}, {}, {assign}, nullptr).ToString(), "OK");
+  EXPECT_EQ(session.Run({}, {}, {scatter}, nullptr).ToString(), "OK");
+  EXPECT_EQ(Elements(ValuesOf(&session, {}, {read})[0]),
+            (Numbers{-30, -39, 2, 3, -56, -75}));
 }
 
 TEST(GatherGradientSparseIsRefusedWhereItIsInPython) {
@@ -416,13 +431,13 @@ TEST(GatherBadUseIsTheStatusOfTheScope) {
        [](const tf::Scope& s) {
          return GatherV2(s, {1, 2}, {0}, 0, GatherV2::BatchDims(1)).output;
        }},
-      {"'NEAREST' not in the list",
+      {"of \"NEAREST\" is not in the list",
        [](const tf::Scope& s) {
          return GatherV2(s, {1, 2}, {0}, 0,
                          GatherV2::BadIndicesPolicy("NEAREST"))
              .output;
        }},
-      {"'dense' not in the list",
+      {"of \"dense\" is not in the list",
        [](const tf::Scope& s) {
          return GatherV2(s, {1, 2}, {0}, 0, GatherV2::Gradient("dense")).output;
        }},
@@ -430,10 +445,13 @@ TEST(GatherBadUseIsTheStatusOfTheScope) {
        [](const tf::Scope& s) {
          return GatherV2(s, {1, 2}, {0.5f}, 0).output;
        }},
-      // Lists that are no rectangle.
-      {"",
+      {"a nested list that is no rectangle",
        [](const tf::Scope& s) {
          return GatherV2(s, {{1, 2}, {3}}, {0}, 0).output;
+       }},
+      {"an empty Output",
+       [](const tf::Scope& s) {
+         return GatherV2(s, {1, 2}, tf::Output(), 0).output;
        }},
       {"resource",
        [](const tf::Scope& s) {

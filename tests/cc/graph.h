@@ -17,6 +17,7 @@
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/graph/graph.h"
 #include "tests/core/test_harness.h"
+#include "tf_ops/cc/session.h"
 
 namespace gather_stitch {
 namespace testing {
@@ -46,6 +47,11 @@ class ShapedGraph {
   tensorflow::ShapeRefiner refiner_;
   tensorflow::Scope scope_;
 };
+
+// The values of `fetches`, as many; empty ones, and a failure, where Run fails.
+std::vector<tensorflow::Tensor> ValuesOf(
+    Session* session, const Session::FeedType& feeds,
+    const std::vector<tensorflow::Output>& fetches);
 
 // The value of an output; empty, and a failure, where it has none.
 tensorflow::Tensor ValueOf(const tensorflow::Scope& scope,

@@ -28,18 +28,16 @@ TEST(SessionFeedsFetchesAndSeesWhatWasAdded) {
   const auto ids = tf::ops::Placeholder(scope, tf::DT_INT32);
   const GatherV2 rows(scope, {10, 20, 30}, ids, 0);
   Session session(scope);
-  std::vector<tf::Tensor> values;
-  EXPECT_EQ(session.Run({{ids, {2, 0}}}, {rows}, &values).ToString(), "OK");
-  EXPECT_EQ(Elements(values[0]), (Numbers{30, 10}));
+  EXPECT_EQ(Elements(ValuesOf(&session, {{ids, {2, 0}}}, {rows})[0]),
+            (Numbers{30, 10}));
 
   const auto twice = tf::ops::Add(scope, rows, rows);
-  EXPECT_EQ(session.Run({{ids, {1}}}, {twice, rows}, &values).ToString(), "OK");
-  EXPECT_EQ(values.size(), 2u);
+  const auto values = ValuesOf(&session, {{ids, {1}}}, {twice, rows});
   EXPECT_EQ(Elements(values[0]), (Numbers{40}));
   EXPECT_EQ(Elements(values[1]), (Numbers{20}));
   // What is not a placeholder may be fed as well.
-  EXPECT_EQ(session.Run({{rows, {5}}}, {twice}, &values).ToString(), "OK");
-  EXPECT_EQ(Elements(values[0]), (Numbers{10}));
+  EXPECT_EQ(Elements(ValuesOf(&session, {{rows, {5}}}, {twice})[0]),
+            (Numbers{10}));
 }
 
 TEST(SessionRunsOperationsWithoutFetches) {
@@ -54,9 +52,7 @@ TEST(SessionRunsOperationsWithoutFetches) {
   Session session(scope, tf::SessionOptions());
   EXPECT_EQ(session.Run({}, {}, {assign}, nullptr).ToString(), "OK");
   EXPECT_EQ(session.Run({}, {}, {add}, nullptr).ToString(), "OK");
-  std::vector<tf::Tensor> values;
-  EXPECT_EQ(session.Run({read}, &values).ToString(), "OK");
-  EXPECT_EQ(Elements(values[0]), (Numbers{11, 12}));
+  EXPECT_EQ(Elements(ValuesOf(&session, {}, {read})[0]), (Numbers{11, 12}));
 }
 
 TEST(SessionRefusesWhatIsNotOfItsGraph) {

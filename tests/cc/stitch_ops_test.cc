@@ -23,6 +23,11 @@ using ops::ParallelDynamicStitchGrad;
 using ops::ParallelDynamicStitchV2;
 using Numbers = std::vector<double>;
 
+// A list of one, which braces leave ambiguous.
+tf::InputList Only(const tf::Input& input) {
+  return absl::Span<const tf::Input>(&input, 1);
+}
+
 // ---- Constructors, attrs, members, conversions
 // -------------------------------
 
@@ -41,7 +46,7 @@ TEST(StitchHasTheMembersOfTensorFlow) {
 
 TEST(StitchV2HasEveryConstructorAndAttr) {
   const tf::Scope scope = NewGraph();
-  const ParallelDynamicStitchV2 plain(scope, {{0, 2}}, {{1, 2}}, 4);
+  const ParallelDynamicStitchV2 plain(scope, Only({0, 2}), Only({1, 2}), 4);
   const ParallelDynamicStitchV2 padded(
       scope, {{0, 9}, {-1}}, {{1, 2}, {3}}, tf::Input(int64_t{2}),
       ParallelDynamicStitchV2::BadIndicesPolicy("IGNORE"));
@@ -122,7 +127,7 @@ TEST(StitchEqualsTensorFlows) {
 TEST(StitchErrorsOfTheKernelComeFromTheSession) {
   const tf::Scope scope = NewGraph();
   const auto indices = tf::ops::Placeholder(scope, tf::DT_INT32);
-  const ParallelDynamicStitchV2 stitch(scope, {indices}, {{1, 2}}, 3);
+  const ParallelDynamicStitchV2 stitch(scope, Only(indices), Only({1, 2}), 3);
   Session session(scope);
   std::vector<tf::Tensor> values;
   const absl::Status status =
@@ -141,16 +146,18 @@ TEST(StitchShapesAreInferredByTheScope) {
   const auto indices = graph.Input({4}, tf::DT_INT32);
   const auto data = graph.Input({4, 3, -1});
   const auto rows = graph.Input({}, tf::DT_INT32);
-  EXPECT_EQ(graph.ShapeOf(ParallelDynamicStitch(scope, {indices}, {data})),
-            "[?,3,?]");
-  EXPECT_EQ(graph.ShapeOf(ParallelDynamicStitch(scope, {{0, 4, 2, 1}},
-                                                tf::OutputList({data}))),
-            "[5,3,?]");
-  EXPECT_EQ(graph.ShapeOf(ParallelDynamicStitchV2(scope, {indices}, {data}, 9)),
-            "[9,3,?]");
   EXPECT_EQ(
-      graph.ShapeOf(ParallelDynamicStitchV2(scope, {indices}, {data}, rows)),
+      graph.ShapeOf(ParallelDynamicStitch(scope, Only(indices), Only(data))),
       "[?,3,?]");
+  EXPECT_EQ(graph.ShapeOf(
+                ParallelDynamicStitch(scope, Only({0, 4, 2, 1}), Only(data))),
+            "[5,3,?]");
+  EXPECT_EQ(graph.ShapeOf(
+                ParallelDynamicStitchV2(scope, Only(indices), Only(data), 9)),
+            "[9,3,?]");
+  EXPECT_EQ(graph.ShapeOf(ParallelDynamicStitchV2(scope, Only(indices),
+                                                  Only(data), rows)),
+            "[?,3,?]");
   EXPECT_EQ(graph.ShapeOf(ParallelDynamicStitchGrad(scope, graph.Input({-1, 6}),
                                                     {indices})[0]),
             "[4,6]");
@@ -179,9 +186,9 @@ TEST(StitchGradientsAreThoseByDifferences) {
   }
   // The first of the two rows 0 has no influence; the weights are 1, 4.
   const auto scalars = tf::ops::Placeholder(scope, tf::DT_DOUBLE);
-  EXPECT_EQ(ExpectGradient(scope, scalars, {3},
-                           ParallelDynamicStitch(scope, {{0, 1, 0}},
-                                                 tf::OutputList({scalars}))),
+  EXPECT_EQ(ExpectGradient(
+                scope, scalars, {3},
+                ParallelDynamicStitch(scope, Only({0, 1, 0}), Only(scalars))),
             (Numbers{0, 4, 1}));
 }
 
@@ -206,13 +213,11 @@ TEST(StitchBadUseIsTheStatusOfTheScope) {
       {"indices and data must be lists of the same length, but have 2 and 1 "
        "tensors",
        [](const tf::Scope& s) {
-         return ParallelDynamicStitch(s, {{0}, {1}}, tf::InputList({{1}}))
-             .merged;
+         return ParallelDynamicStitch(s, {{0}, {1}}, Only({1})).merged;
        }},
       {"lists of the same length, but have 1 and 2 tensors",
        [](const tf::Scope& s) {
-         return ParallelDynamicStitchV2(s, tf::InputList({{0}}), {{1}, {2}}, 3)
-             .merged;
+         return ParallelDynamicStitchV2(s, Only({0}), {{1}, {2}}, 3).merged;
        }},
       {"at least one tensor each",
        [](const tf::Scope& s) {
@@ -223,6 +228,11 @@ TEST(StitchBadUseIsTheStatusOfTheScope) {
        [](const tf::Scope& s) {
          return ParallelDynamicStitchGrad(s, {1.0f}, tf::OutputList())[0];
        }},
+      {"an empty Output",
+       [](const tf::Scope& s) {
+         return ParallelDynamicStitch(s, {{0}, {1}}, {tf::Output(), {2}})
+             .merged;
+       }},
       {"shape",
        [](const tf::Scope& s) {
          return ParallelDynamicStitch(s, {{0, 1}, {2}}, {{1, 2}, {{3}, {4}}})
@@ -232,7 +242,7 @@ TEST(StitchBadUseIsTheStatusOfTheScope) {
        [](const tf::Scope& s) {
          return ParallelDynamicStitchV2(s, {{0}, {1}}, {{1}, {2}}, -1).merged;
        }},
-      {"'CLIP' not in the list",
+      {"of \"CLIP\" is not in the list",
        [](const tf::Scope& s) {
          return ParallelDynamicStitchV2(
                     s, {{0}, {1}}, {{1}, {2}}, 3,

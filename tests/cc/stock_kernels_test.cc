@@ -19,7 +19,8 @@ namespace tf = tensorflow;
 // How many kernels of a stock op stand before TensorFlow's own.
 int PreferredKernels(const char* op) {
   int preferred = 0;
-  for (const auto& kernel : tf::GetRegisteredKernelsForOp(op).kernel()) {
+  const tf::KernelList kernels = tf::GetRegisteredKernelsForOp(op);
+  for (const auto& kernel : kernels.kernel()) {
     preferred += kernel.priority() > 0;
   }
   return preferred;

@@ -30,6 +30,7 @@ class OpAdder {
                  std::string("GatherStitch>") + name) {}
 
   OpAdder& Input(const ::tensorflow::Input& input) {
+    if (scope_.ok()) scope_.UpdateStatus(CheckHasValue(input));
     if (!scope_.ok()) return *this;
     auto converted = ::tensorflow::ops::AsNodeOut(scope_, input);
     if (scope_.ok()) builder_.Input(std::move(converted));
@@ -37,6 +38,9 @@ class OpAdder {
   }
 
   OpAdder& Input(const ::tensorflow::InputList& inputs) {
+    for (const ::tensorflow::Input& input : inputs) {
+      if (scope_.ok()) scope_.UpdateStatus(CheckHasValue(input));
+    }
     if (!scope_.ok()) return *this;
     auto converted = ::tensorflow::ops::AsNodeOutList(scope_, inputs);
     if (scope_.ok()) builder_.Input(converted);
@@ -75,6 +79,22 @@ class OpAdder {
   static const ::tensorflow::Scope& Loaded(const ::tensorflow::Scope& scope) {
     if (scope.ok()) scope.UpdateStatus(LoadLibrary());
     return scope;
+  }
+
+  // An empty Output, and a nested list that is no rectangle, become an Input
+  // that holds what a Tensor is by default; TensorFlow would take that for a
+  // constant.
+  static absl::Status CheckHasValue(const ::tensorflow::Input& input) {
+    const ::tensorflow::Tensor& tensor = input.tensor();
+    const bool is_default = tensor.dtype() == ::tensorflow::DT_FLOAT &&
+                            tensor.dims() == 1 && tensor.NumElements() == 0;
+    if (!input.status().ok() || input.node() != nullptr ||
+        !input.node_name().empty() || !is_default) {
+      return input.status();
+    }
+    return absl::InvalidArgumentError(
+        "an input has no value: it is an empty Output or a nested list that is "
+        "no rectangle. (An empty vector of float32 is passed as ops::Const.)");
   }
 
   const ::tensorflow::Scope& scope_;

@@ -19,12 +19,23 @@ using ::tensorflow::Output;
 using ::tensorflow::Scope;
 using ::tensorflow::Tensor;
 
+namespace {
+
+// TensorFlow would otherwise throw the graph away that the next call adds to.
+::tensorflow::SessionOptions ForGrowing(::tensorflow::SessionOptions options) {
+  options.config.mutable_experimental()->set_disable_optimize_for_static_graph(
+      true);
+  return options;
+}
+
+}  // namespace
+
 Session::Session(const Scope& scope)
     : Session(scope, ::tensorflow::SessionOptions()) {}
 
 Session::Session(const Scope& scope,
                  const ::tensorflow::SessionOptions& options)
-    : scope_(scope), session_(::tensorflow::NewSession(options)) {}
+    : scope_(scope), session_(::tensorflow::NewSession(ForGrowing(options))) {}
 
 Session::~Session() {
   if (session_ != nullptr) session_->Close().IgnoreError();

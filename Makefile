@@ -24,10 +24,11 @@ V ?= 0
 CXX ?= g++
 BUILD ?= build/opt
 TF_PYTHON ?= .venv/bin/python
-# Replaced by the sanitizer targets.
+# Replaced by the sanitizer targets: of what includes no TensorFlow, and of what does.
 OPTIMIZE ?= -O3 -DNDEBUG
+PLUGIN_OPTIMIZE ?= -O2 -DNDEBUG
 
-compile_goals := package core_tests benchmark_library core_benchmark counted_jobs
+compile_goals := package core_tests cc_tests benchmark_library core_benchmark counted_jobs
 ifeq ($(filter $(compile_goals),$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
@@ -53,6 +54,8 @@ core_sources := $(filter-out %_test.cc %.cu.cc,$(wildcard tf_ops/core/*.cc))
 plugin_sources := $(filter-out %_test.cc %.cu.cc,\
   $(wildcard tf_ops/ops/*.cc tf_ops/kernels/*.cc))
 stock_sources := $(filter-out %_test.cc,$(wildcard tf_ops/stock/*.cc))
+cc_sources := $(wildcard tf_ops/cc/*.cc)
+cc_headers := $(filter-out %/op_adder.h,$(wildcard tf_ops/cc/*.h))
 core_test_sources := $(wildcard tests/core/*.cc)
 
 core_objects := $(core_sources:%.cc=$(BUILD)/%.o)
@@ -60,6 +63,9 @@ plugin_objects := $(plugin_sources:%.cc=$(BUILD)/%.o)
 # What the kernels under stock names share with ours: all but what registers.
 stock_objects := $(stock_sources:%.cc=$(BUILD)/%.o) \
   $(filter-out %_kernels.o %_ops.o,$(plugin_objects))
+cc_objects := $(cc_sources:%.cc=$(BUILD)/%.o)
+cc_test_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard tests/cc/*.cc)) \
+  $(BUILD)/tests/core/test_main.o
 core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o)
 benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard benchmarks/core/*.cc))
 
@@ -72,17 +78,21 @@ common_flags := -std=c++17 -fPIC -pthread -Wall -Wextra -Werror -I. -MMD -MP
 # must stay one across the libraries of a process.
 core_flags := $(common_flags) $(OPTIMIZE) -ffp-contract=off -fvisibility=hidden
 core_test_flags := $(common_flags) $(OPTIMIZE) -UNDEBUG
-plugin_flags := $(common_flags) -O2 -DNDEBUG
+plugin_flags := $(common_flags) $(PLUGIN_OPTIMIZE)
 
-.PHONY: FORCE package core_tests
+.PHONY: FORCE package core_tests cc_tests
 FORCE:
 
 $(BUILD)/compiler: FORCE
 	$(call write_if_changed,$(shell $(CXX) --version | head -n 1) $(CXXFLAGS) $(LDFLAGS))
 
+# What finds the C++ client, for CMake and pkg-config.
+cc_configs := $(addprefix $(BUILD)/package/,cmake/GatherStitchConfig.cmake \
+  cmake/GatherStitchConfigVersion.cmake pkgconfig/gather_stitch.pc)
+
 # Written anew when another TensorFlow is found, which rebuilds what includes it.
 $(BUILD)/tensorflow.cflags $(BUILD)/tensorflow.ldflags $(BUILD)/build_info.cflags \
-$(BUILD)/package/_build_info.py &: $(BUILD)/compiler FORCE
+$(BUILD)/package/_build_info.py $(cc_configs) &: $(BUILD)/compiler FORCE
 	@'$(TF_PYTHON)' tools/tensorflow_flags.py --out=$(BUILD) --compiler='$(CXX)'
 
 $(BUILD)/tf_ops/core/%.o: tf_ops/core/%.cc Makefile $(BUILD)/compiler
@@ -98,6 +108,11 @@ $(BUILD)/tests/core/%.o: tests/core/%.cc Makefile $(BUILD)/compiler
 $(BUILD)/tf_ops/ops/build_info.o: $(BUILD)/build_info.cflags
 $(BUILD)/tf_ops/ops/build_info.o: private plugin_flags += @$(BUILD)/build_info.cflags
 
+$(BUILD)/tests/cc/%.o: tests/cc/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.cflags
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(plugin_flags) @$(BUILD)/tensorflow.cflags $(CXXFLAGS) -c $< -o $@
+
 $(BUILD)/tf_ops/%.o: tf_ops/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.cflags
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
@@ -109,6 +124,8 @@ $(BUILD)/ops.objects: FORCE
 
 $(BUILD)/stock_kernels.objects: FORCE
 	$(call write_if_changed,$(stock_objects) $(core_objects))
+$(BUILD)/cc_ops.objects: FORCE
+	$(call write_if_changed,$(cc_objects))
 
 $(BUILD)/core_tests.objects: FORCE
 	$(call write_if_changed,$(core_test_objects) $(core_objects))
@@ -121,13 +138,41 @@ $(BUILD)/package/_%.so: $(core_objects) $(BUILD)/%.objects $(BUILD)/tensorflow.l
 	$(quiet)$(CXX) -shared -pthread @$(BUILD)/$*.objects $(CXXFLAGS) $(LDFLAGS) \
 	  -Wl,--no-undefined @$(BUILD)/tensorflow.ldflags -o $@
 
+# A program finds TensorFlow itself; where it names only this library, the
+# library finds it beside the package.
+$(BUILD)/package/_cc_ops.so: $(cc_objects) $(BUILD)/cc_ops.objects $(BUILD)/tensorflow.ldflags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -shared -pthread @$(BUILD)/cc_ops.objects $(CXXFLAGS) $(LDFLAGS) \
+	  -Wl,--no-undefined -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN/../tensorflow' \
+	  @$(BUILD)/tensorflow.ldflags -l:libtensorflow_cc.so.2 -ldl -o $@
+
+# The tests with the client in them, and with it in a library of $(PACKAGE_LIBS),
+# which says how to link that.
+$(BUILD)/cc_tests: $(cc_test_objects) $(cc_objects) $(BUILD)/tensorflow.ldflags
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -pthread $(PLUGIN_OPTIMIZE) $(cc_test_objects) $(cc_objects) $(CXXFLAGS) \
+	  $(LDFLAGS) @$(BUILD)/tensorflow.ldflags -l:libtensorflow_cc.so.2 -ldl \
+	  "$$(sed -n 's/^-L/-Wl,-rpath,/p' $(BUILD)/tensorflow.ldflags)" -o $@
+
+$(BUILD)/cc_package_tests: $(cc_test_objects) FORCE
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -pthread $(PLUGIN_OPTIMIZE) $(cc_test_objects) $(CXXFLAGS) $(LDFLAGS) \
+	  $(PACKAGE_LIBS) -o $@
+
+$(BUILD)/package/include/%: %
+	@mkdir -p $(@D)
+	$(quiet)cp $< $@
+
 $(BUILD)/core_tests: $(core_test_objects) $(core_objects) $(BUILD)/core_tests.objects
 	$(call say,LINK,$@)
 	$(quiet)$(CXX) -pthread $(OPTIMIZE) @$(BUILD)/core_tests.objects $(CXXFLAGS) $(LDFLAGS) -o $@
 
 package: $(BUILD)/package/_ops.so $(BUILD)/package/_stock_kernels.so \
-         $(BUILD)/package/_build_info.py
+  $(BUILD)/package/_cc_ops.so $(BUILD)/package/_build_info.py $(cc_configs) \
+  $(cc_headers:%=$(BUILD)/package/include/%)
 core_tests: $(BUILD)/core_tests
+cc_tests: $(BUILD)/cc_tests $(BUILD)/cc_package_tests
 
 # ---- Benchmarks -------------------------------------------------------------
 
@@ -154,8 +199,9 @@ benchmark_library: $(BUILD)/benchmarks/machine.so
 core_benchmark: $(BUILD)/benchmarks/core_benchmark
 counted_jobs: $(BUILD)/benchmarks/counted_jobs
 
--include $(patsubst %.o,%.d,$(plugin_objects) $(stock_objects) $(core_objects) $(core_test_objects) \
-  $(benchmark_objects)) $(BUILD)/benchmarks/machine.d
+-include $(patsubst %.o,%.d,$(plugin_objects) $(stock_objects) $(core_objects) \
+  $(core_test_objects) $(cc_objects) $(cc_test_objects) $(benchmark_objects)) \
+  $(BUILD)/benchmarks/machine.d
 
 # ---- Set-up -----------------------------------------------------------------
 
@@ -176,7 +222,8 @@ libraries: venv
 
 # ---- Targets for people -----------------------------------------------------
 
-.PHONY: help demo build test core-test asan ubsan tsan aarch64 bench core-bench instruction-counts \
+.PHONY: help demo build test core-test cc-test asan ubsan tsan aarch64 bench core-bench \
+  instruction-counts \
   lint format wheel bazel clean
 
 help:  ## Show this list
@@ -191,13 +238,18 @@ demo: build  ## Set up everything, then train two models on these ops beside sto
 build: libraries  ## Set up .venv and compile; .venv/bin/python then imports gather_stitch
 	@tools/setup.sh editable
 
-test: core-test build  ## Set up everything, then run all tests but the sanitizers
+test: core-test cc-test build  ## Set up everything, then run all tests but the sanitizers
 	@$(call extra,test)
 	.venv/bin/python -m pytest --doctest-glob=README.md tests/python README.md
 
 core-test: tools  ## Run the C++ tests of the core, which need no TensorFlow
 	$(submake) core_tests
 	$(call on_each_cpu,$(BUILD)/core_tests)
+
+cc-test: build  ## Run the tests and examples of the C++ client on an installed wheel
+	@$(call extra,test)
+	@$(call extra,demo)
+	+@tools/cc_test.sh '$(MAKE) --no-print-directory $(jobs)' $(JOBS)
 
 asan: tools  ## Run the C++ tests of the core under AddressSanitizer
 	$(submake) core_tests BUILD=build/asan \
@@ -253,3 +305,4 @@ clean:  ## Delete everything that was built; .venv stays
 	@if [ -d build/bazel ]; then chmod -R u+w build/bazel; fi
 	rm -rf build dist
 	rm -f python/gather_stitch/*.so python/gather_stitch/_build_info.py
+	rm -rf $(addprefix python/gather_stitch/,include cmake pkgconfig)

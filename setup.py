@@ -20,7 +20,17 @@ from setuptools.command.build_ext import build_ext
 ROOT = pathlib.Path(__file__).resolve().parent
 PACKAGE = "gather_stitch"
 # What `make package` leaves beside the sources of the package.
-BUILT_FILES = ["_ops.so", "_stock_kernels.so", "_build_info.py"]
+BUILT_FILES = [
+    "_ops.so",
+    "_stock_kernels.so",
+    "_build_info.py",
+    # The C++ client, and what finds it.
+    "_cc_ops.so",
+    "cmake/GatherStitchConfig.cmake",
+    "cmake/GatherStitchConfigVersion.cmake",
+    "pkgconfig/gather_stitch.pc",
+    *(f"include/tf_ops/cc/{name}.h" for name in ("gather_ops", "loader", "session", "stitch_ops")),
+]
 
 
 def build_folder() -> str:

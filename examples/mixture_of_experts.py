@@ -8,11 +8,14 @@ a batch are split by `dynamic_partition`, each expert works on its own, and
 
     python examples/mixture_of_experts.py
     python examples/mixture_of_experts.py --experts 8 --steps 500 --plot curves.png
+    python examples/mixture_of_experts.py --save build/models
+
+The last one writes the trained models, one of ours and one of stock ops, for examples/cc/serve.cc.
 """
 
-import functools
 import os
 import sys
+from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # Before the import, which reads it.
 
@@ -113,6 +116,23 @@ def make_training(ops, seed, experts):
     return side_by_side.Training(step, accuracy, flat_variables)
 
 
+def save(ops, variables, folder):
+    """Writes a SavedModel whose signature maps `pictures` to `digits` and `probabilities`."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 64], tf.float32, "pictures")])
+    def recognize(pictures):
+        logits, _ = model(ops, variables, pictures)
+        return {
+            "digits": tf.argmax(logits, axis=1, output_type=tf.int32),
+            "probabilities": tf.nn.softmax(logits),
+        }
+
+    module = tf.Module()
+    module.variables_of_model = variables
+    module.recognize = recognize
+    tf.saved_model.save(module, str(folder), signatures=recognize)
+
+
 def make_batches(steps, seed):
     """Gives `steps` batches of training rows, in an order that depends on the seed alone."""
     random = np.random.default_rng(seed)
@@ -123,17 +143,26 @@ def make_batches(steps, seed):
     return [(tf.constant(batch),) for batch in batches]
 
 
-def run(steps=STEPS, seed=0, experts=EXPERTS):
+def run(steps=STEPS, seed=0, experts=EXPERTS, save_to=None):
+    trainings = {}
+
+    def make(ops, seed):
+        trainings[ops.name] = ops, make_training(ops, seed, experts)
+        return trainings[ops.name][1]
+
     print(
         f"    8x8 pictures of digits, {experts} experts, batches of {BATCH_ROWS},"
         f" {HELD_OUT_ROWS} pictures held out"
     )
-    return side_by_side.train(
-        "Mixture of experts",
-        functools.partial(make_training, experts=experts),
-        make_batches(steps, seed),
-        seed=seed,
+    comparison = side_by_side.train(
+        "Mixture of experts", make, make_batches(steps, seed), seed=seed
     )
+    if save_to is not None:
+        structure = make_variables(experts, seed)
+        for name, (ops, training) in trainings.items():
+            variables = tf.nest.pack_sequence_as(structure, training.variables)
+            save(ops, variables, Path(save_to) / name)
+    return comparison
 
 
 def main():
@@ -143,8 +172,11 @@ def main():
     parser.add_argument(
         "--experts", type=side_by_side.positive, default=EXPERTS, help="default: %(default)s"
     )
+    parser.add_argument(
+        "--save", type=Path, metavar="FOLDER", help="write the models, FOLDER/ours and FOLDER/stock"
+    )
     arguments = parser.parse_args()
-    comparison = run(arguments.steps, arguments.seed, arguments.experts)
+    comparison = run(arguments.steps, arguments.seed, arguments.experts, arguments.save)
     return side_by_side.finish(comparison, arguments.plot)
 
 

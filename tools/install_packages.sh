@@ -11,6 +11,9 @@ set -euo pipefail
 packages=(
   g++
   make
+  # make cc-test
+  cmake
+  pkg-config
   # make core-bench, make instruction-counts
   libbenchmark-dev
   valgrind

@@ -13,7 +13,7 @@ python_sources=()
 for source in setup.py python tests/python benchmarks examples tools; do
   if [[ -e $source ]]; then python_sources+=("$source"); fi
 done
-mapfile -d '' cpp_sources < <(find tf_ops tests benchmarks -type f \( -name '*.h' -o -name '*.cc' \) -print0)
+mapfile -d '' cpp_sources < <(find tf_ops tests benchmarks examples -type f \( -name '*.h' -o -name '*.cc' \) -print0)
 
 if [[ ${1-} == --fix ]]; then
   "$bin/clang-format" -i "${cpp_sources[@]}"

@@ -15,11 +15,11 @@ import sys
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CPP_FOLDERS = ("tf_ops", "tests", "benchmarks")
+CPP_FOLDERS = ("tf_ops", "tests", "benchmarks", "examples")
 CPP_SUFFIXES = (".h", ".cc", ".cu")
-OTHER_FOLDERS = ("python", "tests", "benchmarks", "examples", "tools", "tf", ".ci")
-OTHER_SUFFIXES = (".py", ".sh", ".bzl")
-OTHER_NAMES = ("BUILD", "WORKSPACE", "run")
+OTHER_FOLDERS = ("tf_ops", "python", "tests", "benchmarks", "examples", "tools", "tf", ".ci")
+OTHER_SUFFIXES = (".py", ".sh", ".bzl", ".in")
+OTHER_NAMES = ("BUILD", "WORKSPACE", "CMakeLists.txt", "run")
 LICENCE = ("Copyright The gather_stitch Authors.", "SPDX-License-Identifier: Apache-2.0")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')

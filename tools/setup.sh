@@ -125,13 +125,14 @@ install_extra() {
 # A library may be in use by a running program: it is replaced, never written to.
 install_libraries() {
   local from=$1 file target
-  for file in "$from"/*; do
-    target=$package/$(basename "$file")
+  while IFS= read -r -d '' file; do
+    target=$package/${file#"$from"/}
     if ! cmp -s "$file" "$target"; then
+      mkdir -p "$(dirname "$target")"
       cp "$file" "$target.new"
       mv "$target.new" "$target"
     fi
-  done
+  done < <(find "$from" -type f -print0)
 }
 
 install_editable() {

@@ -8,6 +8,8 @@ Into the folder given as --out:
   build_info.cflags      the versions, as macros for one source file
   package/_build_info.py the same versions for Python, which reads them before
                          it loads a library
+  package/cmake/...      the C++ client for CMake, from the templates in tf_ops/cc
+  package/pkgconfig/...  the same for pkg-config
 A file is left as old as it is when nothing changed, so that make rebuilds only
 for another TensorFlow. TensorFlow is imported only then.
 """
@@ -96,7 +98,8 @@ def main() -> None:
                 cflags += ["-isystem", flag[2:]]
             elif not flag.lstrip("-").startswith("std="):
                 cflags.append(flag)
-        state = {"key": key, "version": answer["version"]}
+        defines = [flag for flag in cflags if flag.startswith("-D")]
+        state = {"key": key, "version": answer["version"], "defines": defines}
         write(args.out / "tensorflow.cflags", "\n".join(map(quoted, cflags)) + "\n")
         write(
             args.out / "tensorflow.ldflags",
@@ -124,6 +127,19 @@ def main() -> None:
         '"""What the libraries beside this file were built from. Written by make."""\n\n'
         + "".join(f"{name} = {json.dumps(value)}\n" for name, value in info.items()),
     )
+
+    values = {
+        "VERSION": info["VERSION"],
+        "TF_VERSION": info["TF_VERSION"],
+        "DEFINES": " ".join(state["defines"]),
+        "DEFINITIONS": ";".join(flag.removeprefix("-D") for flag in state["defines"]),
+    }
+    for template in sorted((ROOT / "tf_ops" / "cc").glob("*.in")):
+        folder = "cmake" if ".cmake" in template.name else "pkgconfig"
+        text = template.read_text(encoding="utf-8")
+        for name, value in values.items():
+            text = text.replace(f"@{name}@", value)
+        write_if_changed(args.out / "package" / folder / template.stem, text)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ __version__ = _loader.build_info().get("VERSION", "unknown")
 # The library is loaded first: a failure says how to mend it.
 _loader.load()
 
-from . import _acceleration, raw_ops  # noqa: E402
+from . import _acceleration, raw_ops, sysconfig  # noqa: E402
 from ._acceleration import accelerate, is_accelerated  # noqa: E402
 from .gather_ops import batch_gather, gather  # noqa: E402
 from .stitch_ops import dynamic_stitch, parallel_dynamic_stitch  # noqa: E402
@@ -38,6 +38,7 @@ __all__ = [
     "is_accelerated",
     "parallel_dynamic_stitch",
     "raw_ops",
+    "sysconfig",
     "use_stock_ops",
 ]
 

@@ -227,6 +227,17 @@ def test_the_package_is_typed():
         assert hints.keys() == {*inspect.signature(function).parameters, "return"}
 
 
+def test_what_sysconfig_names_is_there():
+    include = pathlib.Path(gs.sysconfig.get_include())
+    for name in ("gather_ops", "loader", "session", "stitch_ops"):
+        assert (include / "tf_ops" / "cc" / f"{name}.h").is_file()
+    assert (pathlib.Path(gs.sysconfig.get_lib()) / "_cc_ops.so").is_file()
+    assert (pathlib.Path(gs.sysconfig.get_cmake_dir()) / "GatherStitchConfig.cmake").is_file()
+    assert (pathlib.Path(gs.sysconfig.get_pkgconfig_dir()) / "gather_stitch.pc").is_file()
+    assert {*tf.sysconfig.get_compile_flags()} < {*gs.sysconfig.get_compile_flags()}
+    assert {*tf.sysconfig.get_link_flags()} < {*gs.sysconfig.get_link_flags()}
+
+
 # ---- Signatures and docstrings -----------------------------------------------
 
 
@@ -275,6 +286,7 @@ def test_public_names():
         "is_accelerated",
         "parallel_dynamic_stitch",
         "raw_ops",
+        "sysconfig",
         "use_stock_ops",
     }
     assert all(hasattr(gs, name) for name in gs.__all__)
@@ -293,6 +305,7 @@ def test_public_names():
         gs.parallel_dynamic_stitch,
         gs.use_stock_ops,
         gs.raw_ops,
+        gs.sysconfig,
     ],
     ids=lambda documented: documented.__name__,
 )

@@ -24,6 +24,8 @@ V ?= 0
 CXX ?= g++
 BUILD ?= build/opt
 TF_PYTHON ?= .venv/bin/python
+# The XLA kernels: 1 or 0; where nothing is said, whether TensorFlow has what they need.
+WITH_XLA ?=
 # Replaced by the sanitizer targets.
 OPTIMIZE ?= -O3 -DNDEBUG
 
@@ -49,10 +51,12 @@ endef
 core_sources := $(filter-out %_test.cc %.cu.cc,$(wildcard tf_ops/core/*.cc))
 plugin_sources := $(filter-out %_test.cc %.cu.cc,\
   $(wildcard tf_ops/ops/*.cc tf_ops/kernels/*.cc))
+xla_sources := $(filter-out %_test.cc,$(wildcard tf_ops/xla/*.cc))
 core_test_sources := $(wildcard tests/core/*.cc)
 
 core_objects := $(core_sources:%.cc=$(BUILD)/%.o)
 plugin_objects := $(plugin_sources:%.cc=$(BUILD)/%.o)
+xla_objects := $(xla_sources:%.cc=$(BUILD)/%.o)
 core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o)
 benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard benchmarks/core/*.cc))
 
@@ -66,6 +70,8 @@ common_flags := -std=c++17 -fPIC -pthread -Wall -Wextra -Werror -I. -MMD -MP
 core_flags := $(common_flags) $(OPTIMIZE) -ffp-contract=off -fvisibility=hidden
 core_test_flags := $(common_flags) $(OPTIMIZE) -UNDEBUG
 plugin_flags := $(common_flags) -O2 -DNDEBUG
+# They run while XLA compiles, which takes thousands of times as long.
+xla_flags := $(common_flags) -O1 -DNDEBUG
 
 .PHONY: FORCE package core_tests
 FORCE:
@@ -75,7 +81,7 @@ $(BUILD)/compiler: FORCE
 
 # Written anew when another TensorFlow is found, which rebuilds what includes it.
 $(BUILD)/tensorflow.cflags $(BUILD)/tensorflow.ldflags $(BUILD)/build_info.cflags \
-$(BUILD)/package/_build_info.py &: $(BUILD)/compiler FORCE
+$(BUILD)/xla.cflags $(BUILD)/xla.ldflags $(BUILD)/package/_build_info.py &: $(BUILD)/compiler FORCE
 	@'$(TF_PYTHON)' tools/tensorflow_flags.py --out=$(BUILD) --compiler='$(CXX)'
 
 $(BUILD)/tf_ops/core/%.o: tf_ops/core/%.cc Makefile $(BUILD)/compiler
@@ -96,9 +102,22 @@ $(BUILD)/tf_ops/%.o: tf_ops/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.
 	$(call say,CXX,$<)
 	$(quiet)$(CXX) $(plugin_flags) @$(BUILD)/tensorflow.cflags $(CXXFLAGS) -c $< -o $@
 
+$(BUILD)/tf_ops/xla/%.o: tf_ops/xla/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.cflags \
+                         $(BUILD)/xla.cflags
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(xla_flags) @$(BUILD)/tensorflow.cflags @$(BUILD)/xla.cflags $(CXXFLAGS) \
+	  -c $< -o $@
+
 # The lists of objects are files, so that a deleted source relinks as well.
 $(BUILD)/ops.objects: FORCE
 	$(call write_if_changed,$(plugin_objects) $(core_objects))
+
+$(BUILD)/xla.objects: FORCE
+	$(call write_if_changed,$(xla_objects))
+
+$(BUILD)/core.objects: FORCE
+	$(call write_if_changed,$(core_objects))
 
 $(BUILD)/core_tests.objects: FORCE
 	$(call write_if_changed,$(core_test_objects) $(core_objects))
@@ -110,11 +129,34 @@ $(BUILD)/package/_ops.so: $(plugin_objects) $(core_objects) $(BUILD)/ops.objects
 	$(quiet)$(CXX) -shared -pthread @$(BUILD)/ops.objects $(CXXFLAGS) $(LDFLAGS) \
 	  -Wl,--no-undefined @$(BUILD)/tensorflow.ldflags -o $@
 
+# An archive, of which a library takes the parts that it uses.
+$(BUILD)/core.a: $(core_objects) $(BUILD)/core.objects
+	@rm -f $@
+	$(quiet)$(AR) rcs $@ @$(BUILD)/core.objects
+
+$(BUILD)/package/_xla_kernels.so: $(xla_objects) $(BUILD)/core.a $(BUILD)/xla.objects \
+                                  $(BUILD)/tensorflow.ldflags $(BUILD)/xla.ldflags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -shared -pthread @$(BUILD)/xla.objects $(BUILD)/core.a $(CXXFLAGS) $(LDFLAGS) \
+	  -Wl,--no-undefined @$(BUILD)/tensorflow.ldflags @$(BUILD)/xla.ldflags -o $@
+
 $(BUILD)/core_tests: $(core_test_objects) $(core_objects) $(BUILD)/core_tests.objects
 	$(call say,LINK,$@)
 	$(quiet)$(CXX) -pthread $(OPTIMIZE) @$(BUILD)/core_tests.objects $(CXXFLAGS) $(LDFLAGS) -o $@
 
-package: $(BUILD)/package/_ops.so $(BUILD)/package/_build_info.py
+ifneq ($(filter package,$(MAKECMDGOALS)),)
+ifeq ($(WITH_XLA),)
+WITH_XLA := $(shell '$(TF_PYTHON)' tools/tensorflow_flags.py --has-xla)
+endif
+# What another build left would be packaged as if it were of this one.
+ifneq ($(WITH_XLA),1)
+$(info $(shell rm -f $(BUILD)/package/_xla_kernels.so)  NOTE     without the XLA kernels)
+endif
+endif
+
+package: $(BUILD)/package/_ops.so $(BUILD)/package/_build_info.py \
+  $(if $(filter 1,$(WITH_XLA)),$(BUILD)/package/_xla_kernels.so)
 core_tests: $(BUILD)/core_tests
 
 # ---- Benchmarks -------------------------------------------------------------
@@ -142,7 +184,7 @@ benchmark_library: $(BUILD)/benchmarks/machine.so
 core_benchmark: $(BUILD)/benchmarks/core_benchmark
 counted_jobs: $(BUILD)/benchmarks/counted_jobs
 
--include $(patsubst %.o,%.d,$(plugin_objects) $(core_objects) $(core_test_objects) \
+-include $(patsubst %.o,%.d,$(plugin_objects) $(xla_objects) $(core_objects) $(core_test_objects) \
   $(benchmark_objects)) $(BUILD)/benchmarks/machine.d
 
 # ---- Set-up -----------------------------------------------------------------

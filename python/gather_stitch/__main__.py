@@ -37,7 +37,7 @@ def diagnosis() -> str:
     text = [f"{name + ':':{width}}{value}" for name, value in lines]
 
     text += ["", "libraries:"]
-    text += [f"  {line}" for line in _libraries(loaded.library_path)]
+    text += [f"  {line}" for line in _libraries(loaded.library_path, loaded.xla_library_path)]
     text += ["", f"ops ({len(_loader.OP_NAMES)}) and their kernels:"]
     width = max(map(len, _loader.OP_NAMES)) + 2
     for name in _loader.OP_NAMES:
@@ -46,10 +46,11 @@ def diagnosis() -> str:
     return "\n".join(text)
 
 
-def _libraries(loaded_path: str) -> Iterable[str]:
-    paths = {str(path) for path in _loader.PACKAGE_FOLDER.glob("*.so")} | {loaded_path}
-    for path in sorted(paths):
-        yield f"{path}: {'loaded' if path == loaded_path else 'found, not loaded'}"
+def _libraries(*loaded_paths: str | None) -> Iterable[str]:
+    loaded = set(filter(None, loaded_paths))
+    found = {str(path) for path in _loader.PACKAGE_FOLDER.glob("*.so")}
+    for path in sorted(found | loaded):
+        yield f"{path}: {'loaded' if path in loaded else 'found, not loaded'}"
 
 
 def _kernels_per_device(registered: Iterable[kernel_def_pb2.KernelDef]) -> str:

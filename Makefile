@@ -24,6 +24,8 @@ V ?= 0
 CXX ?= g++
 BUILD ?= build/opt
 TF_PYTHON ?= .venv/bin/python
+# The XLA kernels: 1 or 0; where nothing is said, whether TensorFlow has what they need.
+WITH_XLA ?=
 # Replaced by the sanitizer targets: of what includes no TensorFlow, and of what does.
 OPTIMIZE ?= -O3 -DNDEBUG
 PLUGIN_OPTIMIZE ?= -O2 -DNDEBUG
@@ -56,6 +58,7 @@ plugin_sources := $(filter-out %_test.cc %.cu.cc,\
 stock_sources := $(filter-out %_test.cc,$(wildcard tf_ops/stock/*.cc))
 cc_sources := $(wildcard tf_ops/cc/*.cc)
 cc_headers := $(filter-out %/op_adder.h,$(wildcard tf_ops/cc/*.h))
+xla_sources := $(filter-out %_test.cc,$(wildcard tf_ops/xla/*.cc))
 core_test_sources := $(wildcard tests/core/*.cc)
 
 core_objects := $(core_sources:%.cc=$(BUILD)/%.o)
@@ -66,6 +69,7 @@ stock_objects := $(stock_sources:%.cc=$(BUILD)/%.o) \
 cc_objects := $(cc_sources:%.cc=$(BUILD)/%.o)
 cc_test_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard tests/cc/*.cc)) \
   $(BUILD)/tests/core/test_main.o
+xla_objects := $(xla_sources:%.cc=$(BUILD)/%.o)
 core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o)
 benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard benchmarks/core/*.cc))
 
@@ -79,6 +83,8 @@ common_flags := -std=c++17 -fPIC -pthread -Wall -Wextra -Werror -I. -MMD -MP
 core_flags := $(common_flags) $(OPTIMIZE) -ffp-contract=off -fvisibility=hidden
 core_test_flags := $(common_flags) $(OPTIMIZE) -UNDEBUG
 plugin_flags := $(common_flags) $(PLUGIN_OPTIMIZE)
+# They run while XLA compiles, which takes thousands of times as long.
+xla_flags := $(common_flags) -O1 -DNDEBUG
 
 .PHONY: FORCE package core_tests cc_tests
 FORCE:
@@ -92,7 +98,8 @@ cc_configs := $(addprefix $(BUILD)/package/,cmake/GatherStitchConfig.cmake \
 
 # Written anew when another TensorFlow is found, which rebuilds what includes it.
 $(BUILD)/tensorflow.cflags $(BUILD)/tensorflow.ldflags $(BUILD)/build_info.cflags \
-$(BUILD)/package/_build_info.py $(cc_configs) &: $(BUILD)/compiler FORCE
+$(BUILD)/xla.cflags $(BUILD)/xla.ldflags $(BUILD)/package/_build_info.py $(cc_configs) &: \
+    $(BUILD)/compiler FORCE
 	@'$(TF_PYTHON)' tools/tensorflow_flags.py --out=$(BUILD) --compiler='$(CXX)'
 
 $(BUILD)/tf_ops/core/%.o: tf_ops/core/%.cc Makefile $(BUILD)/compiler
@@ -118,14 +125,28 @@ $(BUILD)/tf_ops/%.o: tf_ops/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.
 	$(call say,CXX,$<)
 	$(quiet)$(CXX) $(plugin_flags) @$(BUILD)/tensorflow.cflags $(CXXFLAGS) -c $< -o $@
 
+$(BUILD)/tf_ops/xla/%.o: tf_ops/xla/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.cflags \
+                         $(BUILD)/xla.cflags
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(xla_flags) @$(BUILD)/tensorflow.cflags @$(BUILD)/xla.cflags $(CXXFLAGS) \
+	  -c $< -o $@
+
 # The lists of objects are files, so that a deleted source relinks as well.
 $(BUILD)/ops.objects: FORCE
 	$(call write_if_changed,$(plugin_objects) $(core_objects))
 
 $(BUILD)/stock_kernels.objects: FORCE
 	$(call write_if_changed,$(stock_objects) $(core_objects))
+
 $(BUILD)/cc_ops.objects: FORCE
 	$(call write_if_changed,$(cc_objects))
+
+$(BUILD)/xla.objects: FORCE
+	$(call write_if_changed,$(xla_objects))
+
+$(BUILD)/core.objects: FORCE
+	$(call write_if_changed,$(core_objects))
 
 $(BUILD)/core_tests.objects: FORCE
 	$(call write_if_changed,$(core_test_objects) $(core_objects))
@@ -164,11 +185,34 @@ $(BUILD)/package/include/%: %
 	@mkdir -p $(@D)
 	$(quiet)cp $< $@
 
+# An archive, of which a library takes the parts that it uses.
+$(BUILD)/core.a: $(core_objects) $(BUILD)/core.objects
+	@rm -f $@
+	$(quiet)$(AR) rcs $@ @$(BUILD)/core.objects
+
+$(BUILD)/package/_xla_kernels.so: $(xla_objects) $(BUILD)/core.a $(BUILD)/xla.objects \
+                                  $(BUILD)/tensorflow.ldflags $(BUILD)/xla.ldflags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -shared -pthread @$(BUILD)/xla.objects $(BUILD)/core.a $(CXXFLAGS) $(LDFLAGS) \
+	  -Wl,--no-undefined @$(BUILD)/tensorflow.ldflags @$(BUILD)/xla.ldflags -o $@
+
 $(BUILD)/core_tests: $(core_test_objects) $(core_objects) $(BUILD)/core_tests.objects
 	$(call say,LINK,$@)
 	$(quiet)$(CXX) -pthread $(OPTIMIZE) @$(BUILD)/core_tests.objects $(CXXFLAGS) $(LDFLAGS) -o $@
 
+ifneq ($(filter package,$(MAKECMDGOALS)),)
+ifeq ($(WITH_XLA),)
+WITH_XLA := $(shell '$(TF_PYTHON)' tools/tensorflow_flags.py --has-xla)
+endif
+# What another build left would be packaged as if it were of this one.
+ifneq ($(WITH_XLA),1)
+$(info $(shell rm -f $(BUILD)/package/_xla_kernels.so)  NOTE     without the XLA kernels)
+endif
+endif
+
 package: $(BUILD)/package/_ops.so $(BUILD)/package/_stock_kernels.so \
+  $(if $(filter 1,$(WITH_XLA)),$(BUILD)/package/_xla_kernels.so) \
   $(BUILD)/package/_cc_ops.so $(BUILD)/package/_build_info.py $(cc_configs) \
   $(cc_headers:%=$(BUILD)/package/include/%)
 core_tests: $(BUILD)/core_tests
@@ -199,7 +243,7 @@ benchmark_library: $(BUILD)/benchmarks/machine.so
 core_benchmark: $(BUILD)/benchmarks/core_benchmark
 counted_jobs: $(BUILD)/benchmarks/counted_jobs
 
--include $(patsubst %.o,%.d,$(plugin_objects) $(stock_objects) $(core_objects) \
+-include $(patsubst %.o,%.d,$(plugin_objects) $(stock_objects) $(xla_objects) $(core_objects) \
   $(core_test_objects) $(cc_objects) $(cc_test_objects) $(benchmark_objects)) \
   $(BUILD)/benchmarks/machine.d
 

@@ -19,7 +19,8 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = pathlib.Path(__file__).resolve().parent
 PACKAGE = "gather_stitch"
-# What `make package` leaves beside the sources of the package.
+# What `make package` leaves beside the sources of the package: always, and where TensorFlow has
+# what it takes.
 BUILT_FILES = [
     "_ops.so",
     "_stock_kernels.so",
@@ -31,6 +32,7 @@ BUILT_FILES = [
     "pkgconfig/gather_stitch.pc",
     *(f"include/tf_ops/cc/{name}.h" for name in ("gather_ops", "loader", "session", "stitch_ops")),
 ]
+OPTIONAL_FILES = ["_xla_kernels.so"]
 
 
 def build_folder() -> str:
@@ -69,7 +71,9 @@ class MakeExtensions(build_ext):
 
     def get_output_mapping_of(self, folder: str) -> dict[pathlib.Path, pathlib.Path]:
         base = ROOT / "python" if self.inplace else pathlib.Path(self.build_lib)
-        return {ROOT / folder / "package" / f: base / PACKAGE / f for f in BUILT_FILES}
+        built = ROOT / folder / "package"
+        files = BUILT_FILES + [f for f in OPTIONAL_FILES if (built / f).exists()]
+        return {built / f: base / PACKAGE / f for f in files}
 
     def get_outputs(self) -> list[str]:
         return [str(target) for target in self.get_output_mapping_of(build_folder()).values()]

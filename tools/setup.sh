@@ -125,6 +125,10 @@ install_extra() {
 # A library may be in use by a running program: it is replaced, never written to.
 install_libraries() {
   local from=$1 file target
+  # One that was not built this time would be loaded beside the others.
+  for target in "$package"/*.so; do
+    if [[ -e $target && ! -e $from/$(basename "$target") ]]; then rm "$target"; fi
+  done
   while IFS= read -r -d '' file; do
     target=$package/${file#"$from"/}
     if ! cmp -s "$file" "$target"; then

@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes how to compile against the TensorFlow of the running interpreter.
 
-Into the folder given as --out:
+With --has-xla it prints 1 or 0: whether there is what the XLA kernels need. Else it
+writes into the folder given as --out:
   tensorflow.cflags      compiler options, TensorFlow's headers as system ones
   tensorflow.ldflags     linker options
+  xla.cflags             further compiler options of the XLA kernels
+  xla.ldflags            further linker options of the XLA kernels
   build_info.cflags      the versions, as macros for one source file
   package/_build_info.py the same versions for Python, which reads them before
                          it loads a library
@@ -32,6 +35,10 @@ print(json.dumps({
 }))
 """
 
+XLA_LIBRARY = "libtensorflow_cc.so.2"
+# Below TensorFlow's headers: what XLA's headers include by a name of its own.
+XLA_INCLUDES = ("external/highwayhash", "external/farmhash_archive/src")
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -58,6 +65,17 @@ def ask_tensorflow() -> dict[str, Any]:
     return json.loads(answer.stdout)
 
 
+def tensorflow_folder() -> pathlib.Path | None:
+    spec = importlib.util.find_spec("tensorflow")
+    return None if spec is None or spec.origin is None else pathlib.Path(spec.origin).parent
+
+
+def has_xla(folder: pathlib.Path) -> bool:
+    """Whether a TensorFlow has the headers and the library that XLA kernels are built against."""
+    header = folder / "include" / "tensorflow" / "compiler" / "tf2xla" / "xla_op_kernel.h"
+    return header.is_file() and (folder / XLA_LIBRARY).is_file()
+
+
 def quoted(option: str) -> str:
     """One option in the quoting of a compiler's response file."""
     return re.sub(r'([\s"\'\\])', r"\\\1", option)
@@ -75,14 +93,20 @@ def write_if_changed(path: pathlib.Path, text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=pathlib.Path, required=True)
-    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--has-xla", action="store_true")
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--compiler")
     args = parser.parse_args()
 
-    spec = importlib.util.find_spec("tensorflow")
-    if spec is None or spec.origin is None:
+    folder = tensorflow_folder()
+    if args.has_xla:
+        print(int(folder is not None and has_xla(folder)))
+        return
+    if args.out is None or args.compiler is None:
+        parser.error("--out and --compiler are required")
+    if folder is None:
         sys.exit(f"{sys.executable} has no TensorFlow: run 'make build', which installs it")
-    origin = pathlib.Path(spec.origin)
+    origin = folder / "__init__.py"
     key = json.dumps(
         [str(origin), origin.stat().st_mtime_ns, pathlib.Path(__file__).stat().st_mtime_ns]
     )
@@ -90,7 +114,7 @@ def main() -> None:
     state = json.loads(found.read_text(encoding="utf-8")) if found.exists() else {}
 
     if state.get("key") != key:
-        print(f"  TF       {origin.parent}", flush=True)
+        print(f"  TF       {folder}", flush=True)
         answer = ask_tensorflow()
         cflags = []
         for flag in answer["compile_flags"]:
@@ -105,6 +129,11 @@ def main() -> None:
             args.out / "tensorflow.ldflags",
             "\n".join(map(quoted, answer["link_flags"])) + "\n",
         )
+        xla_cflags = []
+        for name in XLA_INCLUDES:
+            xla_cflags += ["-isystem", str(folder / "include" / name)]
+        write(args.out / "xla.cflags", "\n".join(map(quoted, xla_cflags)) + "\n")
+        write(args.out / "xla.ldflags", f"-l:{XLA_LIBRARY}\n")
         write(found, json.dumps(state))
 
     info = {

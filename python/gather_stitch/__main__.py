@@ -52,7 +52,8 @@ def diagnosis() -> str:
 
 
 def _libraries(loaded: types.ModuleType) -> Iterable[str]:
-    loaded_paths = {loaded.library_path, *_acceleration.loaded_library()}
+    others = [loaded.xla_library_path, *_acceleration.loaded_library()]
+    loaded_paths = {loaded.library_path, *filter(None, others)}
     paths = {str(path) for path in _loader.PACKAGE_FOLDER.glob("*.so")} | loaded_paths
     for path in sorted(paths):
         yield f"{path}: {'loaded' if path in loaded_paths else 'found, not loaded'}"

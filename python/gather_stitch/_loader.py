@@ -1,11 +1,14 @@
 # Copyright The gather_stitch Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and loads the op library, once in a process.
+"""Finds and loads the libraries, once in a process.
 
 A second copy of the library, under another path, would load without a word and then break every
 call, because TensorFlow keeps the first definition of an op. So the op registry is asked first,
 and who comes second, be it another copy of this package or the same one imported anew, gets the
 wrappers that the first one generated.
+
+The kernels for XLA are a library of their own: it needs parts of TensorFlow that the ops do not,
+and they work without it.
 """
 
 from __future__ import annotations
@@ -21,12 +24,13 @@ import types
 
 import tensorflow as tf
 from tensorflow.core.framework import op_def_pb2
-from tensorflow.python.framework import _pywrap_python_op_gen, op_def_registry
+from tensorflow.python.framework import _pywrap_python_op_gen, kernels, op_def_registry
 
 logger = logging.getLogger("gather_stitch")
 
 PACKAGE_FOLDER = pathlib.Path(__file__).resolve().parent
 OP_LIBRARY = PACKAGE_FOLDER / "_ops.so"
+XLA_LIBRARY = PACKAGE_FOLDER / "_xla_kernels.so"
 OP_NAMES = (
     "GatherStitch>GatherV2",
     "GatherStitch>GatherV2Grad",
@@ -65,6 +69,8 @@ def load() -> types.ModuleType:
         else:
             loaded = _load_library()
             _warn_of_other_cpu_features(cpu_features(loaded))
+        # After the ops: XLA ends the process over a kernel whose op it does not know.
+        loaded.__dict__["xla_library_path"] = _load_xla_kernels()
         sys.modules[_PROCESS_KEY] = loaded
     elif loaded.library_path != str(OP_LIBRARY):
         logger.warning(
@@ -130,6 +136,30 @@ def _load_library() -> types.ModuleType:
     )
     logger.debug("loaded %s", OP_LIBRARY)
     return loaded
+
+
+def has_xla_kernels() -> bool:
+    """Whether XLA can compile the ops, in a `tf.function` with `jit_compile=True` for one."""
+    registered = kernels.get_registered_kernels_for_op(OP_NAMES[0]).kernel
+    return any(kernel.device_type == "XLA_CPU_JIT" for kernel in registered)
+
+
+def _load_xla_kernels() -> str | None:
+    """Returns the path of the library, or None where it was not built or does not load."""
+    if not XLA_LIBRARY.is_file() or has_xla_kernels():
+        return None
+    try:
+        tf.load_library(str(XLA_LIBRARY))
+    except (tf.errors.OpError, RuntimeError, OSError) as error:
+        logger.warning(
+            "%s does not load, so that XLA can not compile the ops of gather_stitch, which work "
+            "without it: %s",
+            XLA_LIBRARY,
+            error,
+        )
+        return None
+    logger.debug("loaded %s", XLA_LIBRARY)
+    return str(XLA_LIBRARY)
 
 
 def _generate_wrappers() -> types.ModuleType:

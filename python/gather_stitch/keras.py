@@ -23,7 +23,7 @@ import tensorflow as tf
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util
 
-from . import _arguments, gather_ops, stock_lowering
+from . import _arguments, _loader, gather_ops, stock_lowering
 
 __all__ = ["Embedding"]
 
@@ -116,9 +116,11 @@ class Embedding(keras.layers.Embedding):  # type: ignore[misc]
     def _rows(self, ids: Any) -> Any:
         if self.bad_indices_policy == "DEFAULT":
             ids = tf.where(ids < 0, ids + self.input_dim, ids)
-        # XLA, which has no kernel for our op, fuses the stock ones.
-        if self.bad_indices_policy != "ERROR" and control_flow_util.GraphOrParentsInXlaContext(
-            ops.get_default_graph()
+        # XLA has the stock ops where our kernels for it were not built.
+        if (
+            self.bad_indices_policy != "ERROR"
+            and control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph())
+            and not _loader.has_xla_kernels()
         ):
             with stock_lowering.use_stock_ops():
                 return self._gather(ids)

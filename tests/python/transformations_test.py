@@ -24,6 +24,7 @@ from gradients_common import (
     sparse_grad_oracle,
     stitch_grad_oracle,
 )
+from tensorflow.python.framework import config
 
 # How many iterations a vectorised loop has here: no dimension of the cases is as long.
 ITERATIONS = 6
@@ -986,3 +987,39 @@ def test_a_keras_model_trains():
     target = (ids == 3).sum(1, keepdims=True).astype(np.float32)
     history = network.fit(ids, target, epochs=12, batch_size=16, verbose=0).history["loss"]
     assert history[-1] < 0.2 * history[0]
+
+
+def test_hessians_of_a_graph():
+    @tf.function
+    def hessian(x):
+        y = tf.reduce_sum(gs.gather(x, [1, 1, 3]) ** 3)
+        merged = gs.dynamic_stitch([[0, 1, 0, 1]], [x])
+        return tf.hessians(y + tf.reduce_sum(merged**3), x)[0]
+
+    x = tf.constant([1.0, 2.0, 3.0, 4.0])
+    # Rows 2 and 3 win the stitch.
+    np.testing.assert_array_equal(hessian(x), np.diag([0, 6 * 2 * 2, 6 * 3, 6 * 4 * 2]))
+
+
+def test_op_determinism():
+    rng = seeded("determinism")
+    x = tf.constant(rng.standard_normal((50, 3)), tf.float32)
+    ids = tf.constant(rng.integers(0, 50, 4000), tf.int32)
+
+    def results():
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            rows = gs.gather(x, ids, gradient="dense")
+            merged = gs.dynamic_stitch([ids], [rows])
+            loss = tf.reduce_sum(rows**2) + tf.reduce_sum(merged)
+        return rows, merged, tape.gradient(loss, x)
+
+    right = results()
+    tf.keras.utils.set_random_seed(1)
+    tf.config.experimental.enable_op_determinism()
+    try:
+        for function in (results, tf.function(results)):
+            for actual, expected in zip(function(), right, strict=True):
+                assert_same(actual, expected)
+    finally:
+        config.disable_op_determinism()

@@ -137,7 +137,6 @@ def test_half_and_bfloat16_are_summed_in_float32(battery):
             assert stock["outcome"][0] == "error"
         else:
             assert accelerated["outcome"] == ("value", [accelerated["expected"]])
-    assert any(s["outcome"] != a["outcome"] for s, a in sums)
 
 
 def test_dtypes_without_a_stock_kernel_work(battery):

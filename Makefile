@@ -320,6 +320,8 @@ bench: build  ## Time the ops beside TensorFlow, NumPy, PyTorch and JAX [QUICK=1
 	@$(call extra,bench)
 	$(submake) benchmark_library
 	.venv/bin/python -m benchmarks $(if $(QUICK),--quick,--full) $(BENCH_FLAGS)
+	@$(call extra,demo)
+	$(if $(BENCH_FLAGS),,.venv/bin/python -m benchmarks.acceleration $(if $(QUICK),--quick,--full))
 
 core-bench: tools  ## Time the loops of the core alone [BENCH_FLAGS=--benchmark_filter=...]
 	$(submake) core_benchmark

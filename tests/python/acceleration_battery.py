@@ -537,9 +537,13 @@ def _wide_sum(data, ids, num_segments, index_dtype):
     # Segments are counted in the type of the ids.
     segments = int(num_segments.numpy().astype(index_dtype.as_numpy_dtype))
     shape = data.shape.as_list()
-    if segments < 0 or shape[: ids.ndim] != list(ids.shape) or (ids >= segments).any():
+    if segments < 0 or shape[: ids.ndim] != list(ids.shape):
         return None
     inner = shape[ids.ndim :]
+    if 0 in inner:  # Ids of empty rows are not looked at.
+        return _frozen(tf.zeros([segments, *inner], data.dtype))
+    if (ids >= segments).any():
+        return None
     sums = np.zeros((segments, math.prod(inner)), np.float32)
     rows = tf.cast(data, tf.float32).numpy().reshape(ids.size, math.prod(inner))
     for row, segment in zip(rows, ids.reshape(-1), strict=True):

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import doctest
 import json
 import logging
@@ -100,7 +101,7 @@ def where_stock_ends_the_process():
 
 
 def variables_without_copies():
-    """Whether a gather leaves reads of a variable free, and a scatter leaves readers alone."""
+    """Whether reads of a variable stay free, and readers keep what they have read."""
     table = tf.Variable(tf.zeros([1000, 8]))
 
     def is_shared():
@@ -116,7 +117,39 @@ def variables_without_copies():
     report["seen by a reader"] = float(tf.reduce_sum(tf.abs(reader)))
     report["in the variable"] = float(tf.reduce_sum(table))
     report["shared after a scatter"] = is_shared()
+
+    doubled = tf.Variable(tf.range(12.0))
+    doubled.scatter_add(tf.IndexedSlices(doubled.read_value(), tf.range(12)))
+    report["added to itself"] = doubled.numpy().tolist()
+
+    # What stock's own sparse ops leave behind: from then on each read is a copy.
+    table.scatter_update(tf.IndexedSlices(tf.zeros([1, 8]), tf.constant([3])))
+    report["shared after a stock op"] = is_shared()
+    table.scatter_sub(tf.IndexedSlices(tf.ones([2, 8]), tf.constant([5, 5])))
+    report["in the variable afterwards"] = float(tf.reduce_sum(table))
     return report
+
+
+def writers_and_readers_at_once():
+    """The sum that many writers leave, and whether every reader saw whole updates."""
+    writers, updates, rows = 6, 40, 3000
+    table = tf.Variable(tf.zeros([50, 4], tf.int32))
+    slices = tf.IndexedSlices(
+        tf.ones([rows, 4], tf.int32), tf.constant(np.arange(rows) % 50, tf.int32)
+    )
+
+    def write(_):
+        for _ in range(updates):
+            table.scatter_add(slices)
+        return True
+
+    def read(_):
+        return all(int(tf.reduce_sum(table)) % (rows * 4) == 0 for _ in range(updates))
+
+    with concurrent.futures.ThreadPoolExecutor(2 * writers) as pool:
+        jobs = [pool.submit(f, None) for _ in range(writers) for f in (write, read)]
+        seen_whole = all(job.result() for job in jobs)
+    return [int(tf.reduce_sum(table)) == writers * updates * rows * 4, seen_whole]
 
 
 def main():
@@ -144,6 +177,7 @@ def main():
     np.testing.assert_array_equal(tf.gather(table, batch), eager_result)
     report["killers"] = where_stock_ends_the_process()
     report["variables"] = variables_without_copies()
+    report["at once"] = writers_and_readers_at_once()
 
     ones = tf.ones([5000], tf.half)
     report["sum of half"] = float(

@@ -35,30 +35,23 @@ using tensorflow::tf_shared_lock;
 using tensorflow::Var;
 using tensorflow::core::RefCountPtr;
 
-// From now on readers of the variable get copies, and nobody shares its memory:
-// the mode in which TensorFlow writes to single rows.
-absl::Status EnterSparseMode(OpKernelContext* ctx, Var& variable) {
-  if (variable.copy_on_read_mode.load()) return absl::OkStatus();
-  const mutex_lock lock(*variable.mu());
-  if (variable.copy_on_read_mode.load()) return absl::OkStatus();
-  TF_RETURN_IF_ERROR(CheckVariableDtype(ctx, variable, ctx->input_dtype(2)));
-  Tensor& table = *variable.tensor();
-  if (!table.RefCountIsOne() && table.TotalBytes() > 0) {
-    AllocatorAttributes attributes;
-    attributes.set_gpu_compatible(true);
-    attributes.set_nic_compatible(true);
-    Tensor copy;
-    TF_RETURN_IF_ERROR(
-        ctx->allocate_temp(table.dtype(), table.shape(), &copy, attributes));
-    const auto* const from = static_cast<const char*>(table.data());
-    auto* const to = static_cast<char*>(copy.data());
-    WorkerThreads(ctx).Run(table.TotalBytes(), GrainOf(kNanosecondsPerByte),
-                           [from, to](int64_t begin, int64_t end) {
-                             std::memcpy(to + begin, from + begin, end - begin);
-                           });
-    table = copy;
-  }
-  variable.copy_on_read_mode.store(true);
+// Whoever has read the variable keeps what was read, and the variable gets a
+// copy of its own. Its mutex is held exclusively.
+absl::Status LeaveToReaders(OpKernelContext* ctx, Tensor* table) {
+  AllocatorAttributes attributes;
+  attributes.set_gpu_compatible(true);
+  attributes.set_nic_compatible(true);
+  Tensor copy;
+  TF_RETURN_IF_ERROR(
+      ctx->allocate_temp(table->dtype(), table->shape(), &copy, attributes));
+  const auto* const from = static_cast<const char*>(table->data());
+  auto* const to = static_cast<char*>(copy.data());
+  WorkerThreads(ctx).Run(static_cast<int64_t>(table->TotalBytes()),
+                         GrainOf(kNanosecondsPerByte),
+                         [from, to](int64_t begin, int64_t end) {
+                           std::memcpy(to + begin, from + begin, end - begin);
+                         });
+  *table = copy;
   return absl::OkStatus();
 }
 
@@ -74,11 +67,25 @@ class ResourceScatterOp final : public StockKernel {
   absl::Status Run(OpKernelContext* ctx) const override {
     RefCountPtr<Var> variable;
     TF_RETURN_IF_ERROR(LookupVariable(ctx, &variable));
-    TF_RETURN_IF_ERROR(EnterSparseMode(ctx, *variable));
-    // Shared, as in stock: writers of rows do not wait for each other.
-    const tf_shared_lock lock(*variable->mu());
-    TF_RETURN_IF_ERROR(CheckVariableDtype(ctx, *variable, ctx->input_dtype(2)));
-    Tensor& table = *variable->tensor();
+    if (variable->copy_on_read_mode.load()) {
+      // Shared, as in stock: writers of rows do not wait for each other.
+      const tf_shared_lock lock(*variable->mu());
+      if (variable->copy_on_read_mode.load()) return Update(ctx, *variable);
+    }
+    // Stock turns that mode on here: to write to rows under a shared lock it
+    // makes every later read of the variable a copy. Under an exclusive lock
+    // the variable stays free to read, and there are at most as many copies:
+    // each read is the reason of one at most, and of none if what was read is
+    // gone by now.
+    const mutex_lock lock(*variable->mu());
+    return Update(ctx, *variable);
+  }
+
+  // The variable's mutex is held, exclusively if it is not in the mode in which
+  // no reader shares its memory.
+  absl::Status Update(OpKernelContext* ctx, Var& variable) const {
+    TF_RETURN_IF_ERROR(CheckVariableDtype(ctx, variable, ctx->input_dtype(2)));
+    Tensor& table = *variable.tensor();
     const Tensor& indices = ctx->input(1);
     const Tensor& updates = ctx->input(2);
     TF_RETURN_IF_ERROR(CheckShapes(table, indices, updates));
@@ -102,6 +109,10 @@ class ResourceScatterOp final : public StockKernel {
         // Stock reads on in the memory behind the updates.
         return ShapeError(table, indices, updates);
       }
+    }
+    if (!variable.copy_on_read_mode.load() && !table.RefCountIsOne() &&
+        job.inner > 0) {
+      TF_RETURN_IF_ERROR(LeaveToReaders(ctx, &table));
     }
     const WorkerThreads workers(ctx);
     TensorScratch scratch(ctx);

@@ -42,6 +42,7 @@ ln -s "$("$python" -c 'import importlib.util as i; print(i.find_spec("tensorflow
 readonly asan='-fsanitize=address -fno-omit-frame-pointer -U__SANITIZE_ADDRESS__'
 libs=$(PKG_CONFIG_PATH=$site/gather_stitch/pkgconfig pkg-config --libs gather_stitch)
 $make cc_tests BUILD=$build TF_PYTHON="$python" PACKAGE_LIBS="$libs" \
+  PRECOMPILED=$build/tests/cc/graph.h \
   PLUGIN_OPTIMIZE="-O0 -g1 -DNDEBUG $asan" OPTIMIZE="-O0 -g1 $asan"
 export GATHER_STITCH_PACKAGE=$site/gather_stitch
 for tests in cc_tests cc_package_tests; do

@@ -29,6 +29,7 @@ import tensorflow as tf
 EXAMPLES = pathlib.Path(os.environ["GATHER_STITCH_CC_EXAMPLES"])
 SITE = pathlib.Path(os.environ["GATHER_STITCH_CC_SITE"])
 PACKAGE = SITE / "gather_stitch"
+TENSORFLOW_LIBRARIES = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2")
 TRAINING_STEPS = 60
 PICTURES = 40
 
@@ -56,8 +57,11 @@ def run(example, *arguments, stdin="", libraries=None, returncode=0):
 
 
 def copy_libraries(folder, *names):
+    """Makes the folder one for a machine without Python: some of our libraries, TensorFlow's."""
     for name in names:
         shutil.copy(PACKAGE / name, folder)
+    for name in TENSORFLOW_LIBRARIES:
+        (folder / name).symlink_to(SITE / "tensorflow" / name)
     return folder
 
 
@@ -304,7 +308,7 @@ def test_cmake_says_which_tensorflow_it_misses(tmp_path):
 
     another = tmp_path / "another"
     (another / "tensorflow").mkdir(parents=True)
-    for name in ("include", "libtensorflow_cc.so.2", "libtensorflow_framework.so.2"):
+    for name in ("include", *TENSORFLOW_LIBRARIES):
         (another / "tensorflow" / name).symlink_to(SITE / "tensorflow" / name)
     (another / "tensorflow-2.20.3.dist-info").mkdir()
     returncode, output = configure(

@@ -29,6 +29,8 @@ WITH_XLA ?=
 # Replaced by the sanitizer targets: of what includes no TensorFlow, and of what does.
 OPTIMIZE ?= -O3 -DNDEBUG
 PLUGIN_OPTIMIZE ?= -O2 -DNDEBUG
+# A header below $(BUILD) that sources with TensorFlow include first, compiled once.
+PRECOMPILED ?=
 
 compile_goals := package core_tests cc_tests benchmark_library core_benchmark counted_jobs
 ifeq ($(filter $(compile_goals),$(MAKECMDGOALS)),)
@@ -82,7 +84,7 @@ common_flags := -std=c++17 -fPIC -pthread -Wall -Wextra -Werror -I. -MMD -MP
 # must stay one across the libraries of a process.
 core_flags := $(common_flags) $(OPTIMIZE) -ffp-contract=off -fvisibility=hidden
 core_test_flags := $(common_flags) $(OPTIMIZE) -UNDEBUG
-plugin_flags := $(common_flags) $(PLUGIN_OPTIMIZE)
+plugin_flags := $(common_flags) $(PLUGIN_OPTIMIZE) $(PRECOMPILED:%=-Winvalid-pch -include %)
 # They run while XLA compiles, which takes thousands of times as long.
 xla_flags := $(common_flags) -O1 -DNDEBUG
 
@@ -114,6 +116,13 @@ $(BUILD)/tests/core/%.o: tests/core/%.cc Makefile $(BUILD)/compiler
 
 $(BUILD)/tf_ops/ops/build_info.o: $(BUILD)/build_info.cflags
 $(BUILD)/tf_ops/ops/build_info.o: private plugin_flags += @$(BUILD)/build_info.cflags
+
+$(cc_objects) $(cc_test_objects): $(PRECOMPILED:=.gch)
+$(BUILD)/%.h.gch: %.h Makefile $(BUILD)/compiler $(BUILD)/tensorflow.cflags
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(common_flags) $(PLUGIN_OPTIMIZE) @$(BUILD)/tensorflow.cflags $(CXXFLAGS) \
+	  -MF $@.d -x c++-header $< -o $@
 
 $(BUILD)/tests/cc/%.o: tests/cc/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.cflags
 	@mkdir -p $(@D)
@@ -159,13 +168,13 @@ $(BUILD)/package/_%.so: $(core_objects) $(BUILD)/%.objects $(BUILD)/tensorflow.l
 	$(quiet)$(CXX) -shared -pthread @$(BUILD)/$*.objects $(CXXFLAGS) $(LDFLAGS) \
 	  -Wl,--no-undefined @$(BUILD)/tensorflow.ldflags -o $@
 
-# A program finds TensorFlow itself; where it names only this library, the
-# library finds it beside the package.
+# A program that needs no more of TensorFlow than this library does leaves it to the
+# library to find it: beside the Python package, or in its own folder.
 $(BUILD)/package/_cc_ops.so: $(cc_objects) $(BUILD)/cc_ops.objects $(BUILD)/tensorflow.ldflags
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(quiet)$(CXX) -shared -pthread @$(BUILD)/cc_ops.objects $(CXXFLAGS) $(LDFLAGS) \
-	  -Wl,--no-undefined -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN/../tensorflow' \
+	  -Wl,--no-undefined -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN/../tensorflow:$$ORIGIN' \
 	  @$(BUILD)/tensorflow.ldflags -l:libtensorflow_cc.so.2 -ldl -o $@
 
 # The tests with the client in them, and with it in a library of $(PACKAGE_LIBS),
@@ -245,7 +254,7 @@ counted_jobs: $(BUILD)/benchmarks/counted_jobs
 
 -include $(patsubst %.o,%.d,$(plugin_objects) $(stock_objects) $(xla_objects) $(core_objects) \
   $(core_test_objects) $(cc_objects) $(cc_test_objects) $(benchmark_objects)) \
-  $(BUILD)/benchmarks/machine.d
+  $(PRECOMPILED:=.gch.d) $(BUILD)/benchmarks/machine.d
 
 # ---- Set-up -----------------------------------------------------------------
 

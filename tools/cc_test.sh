@@ -42,17 +42,17 @@ ln -s "$("$python" -c 'import importlib.util as i; print(i.find_spec("tensorflow
 readonly asan='-fsanitize=address -fno-omit-frame-pointer -U__SANITIZE_ADDRESS__'
 libs=$(PKG_CONFIG_PATH=$site/gather_stitch/pkgconfig pkg-config --libs gather_stitch)
 $make cc_tests BUILD=$build TF_PYTHON="$python" PACKAGE_LIBS="$libs" \
+  PRECOMPILED=$build/tests/cc/graph.h \
   PLUGIN_OPTIMIZE="-O0 -g1 -DNDEBUG $asan" OPTIMIZE="-O0 -g1 $asan"
 export GATHER_STITCH_PACKAGE=$site/gather_stitch
 for tests in cc_tests cc_package_tests; do
   echo "  RUN      $build/$tests"
-  # TensorFlow keeps what it allocates at its start.
-  ASAN_OPTIONS=detect_leaks=0 $build/$tests
+  $build/$tests
 done
 
 echo "  CMAKE    examples/cc"
 cmake -S examples/cc -B "$work/examples" -DCMAKE_PREFIX_PATH="$site/gather_stitch" >"$work/cmake.log" ||
   { cat "$work/cmake.log"; exit 1; }
 cmake --build "$work/examples" --parallel "$jobs"
-GATHER_STITCH_CC_SITE=$site GATHER_STITCH_CC_EXAMPLES=$work/examples \
+GATHER_STITCH_CC_SITE=$site GATHER_STITCH_CC_EXAMPLES=$work/examples PYTHONPATH=examples \
   "$python" -m pytest --capture=no tests/cc

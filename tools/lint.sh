@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 readonly bin=.venv/bin
 python_sources=()
-for source in setup.py python tests/python benchmarks examples tools; do
+for source in setup.py python tests benchmarks examples tools; do
   if [[ -e $source ]]; then python_sources+=("$source"); fi
 done
 mapfile -d '' cpp_sources < <(find tf_ops tests benchmarks examples -type f \( -name '*.h' -o -name '*.cc' \) -print0)

@@ -55,6 +55,8 @@ absl::Status Train() {
       tf::ops::Sub(scope, rows, Slope(kIds, kColumns, -0.0625f, 0.5f));
   const auto loss = tf::ops::Mean(scope, tf::ops::Square(scope, error), {0, 1});
 
+  // TensorFlow's gradients need a graph without errors.
+  if (!scope.ok()) return scope.status();
   std::vector<tf::Output> gradients;
   absl::Status status =
       tf::AddSymbolicGradients(scope, {loss}, {table}, &gradients);

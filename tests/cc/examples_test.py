@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples in C++, built against an installed package, beside Python's results.
 
-`make cc-test` builds them and says in the environment where they are.
+`make cc-test` builds them, and says in the environment where they and those in Python are.
 """
 
 from __future__ import annotations
@@ -14,23 +14,21 @@ import shutil
 import subprocess
 import sys
 
-import pytest
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "examples"))
-
 import documented_examples
 import gather_stitch as gs
 import mixture_of_experts
 import numpy as np
+import pytest
 import side_by_side
 import tensorflow as tf
 
 EXAMPLES = pathlib.Path(os.environ["GATHER_STITCH_CC_EXAMPLES"])
 SITE = pathlib.Path(os.environ["GATHER_STITCH_CC_SITE"])
 PACKAGE = SITE / "gather_stitch"
+TENSORFLOW_LIBRARIES = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2")
 TRAINING_STEPS = 60
 PICTURES = 40
+SHOWN_LINES = 15
 
 
 def run(example, *arguments, stdin="", libraries=None, returncode=0):
@@ -51,13 +49,23 @@ def run(example, *arguments, stdin="", libraries=None, returncode=0):
         env=environment,
     )
     assert done.returncode == returncode, done.stderr
-    print(f"\n$ {' '.join([example, *(pathlib.Path(a).name for a in arguments)])}\n{done.stdout}")
     return done.stdout, done.stderr
 
 
+def show(command, printed):
+    """For whoever reads along: the first lines of what an example printed."""
+    lines = printed.splitlines()
+    print(f"\n$ {command}", *lines[:SHOWN_LINES], sep="\n")
+    if len(lines) > SHOWN_LINES:
+        print(f"... {len(lines) - SHOWN_LINES} lines more")
+
+
 def copy_libraries(folder, *names):
+    """Makes the folder one for a machine without Python: some of our libraries, TensorFlow's."""
     for name in names:
         shutil.copy(PACKAGE / name, folder)
+    for name in TENSORFLOW_LIBRARIES:
+        (folder / name).symlink_to(SITE / "tensorflow" / name)
     return folder
 
 
@@ -66,6 +74,7 @@ def copy_libraries(folder, *names):
 
 def test_the_documented_examples_give_what_they_give_in_python():
     printed, _ = run("gather")
+    show("gather", printed)
     values = {
         name: json.loads(value)
         for name, value in (line.split(": ", 1) for line in printed.splitlines())
@@ -98,6 +107,7 @@ def slope(rows, columns, row_step, column_step):
 
 def test_training_gives_the_losses_and_the_table_of_python():
     printed, _ = run("train")
+    show("train", printed)
     lines = [line.replace(":", "").split() for line in printed.splitlines()]
     losses = [float(words[3]) for words in lines if words[0] == "step"]
     learnt = [[float(word) for word in words[2:]] for words in lines if words[0] == "row"]
@@ -159,6 +169,7 @@ def op_types(model):
 def test_serving_a_model_of_our_ops(models, questions):
     assert "GatherStitch>ParallelDynamicStitch" in op_types(models / "ours")
     printed, _ = run("serve", models / "ours", stdin=questions[2])
+    show("serve models/ours < pictures", printed)
     assert_answers(printed, models / "ours", questions)
 
 
@@ -171,6 +182,7 @@ def test_serving_a_model_of_stock_ops(models, questions):
 def test_serving_a_model_of_stock_ops_accelerated(models, questions):
     if (PACKAGE / "_stock_kernels.so").exists():
         printed, _ = run("serve", models / "stock", "--accelerate", stdin=questions[2])
+        show("serve models/stock --accelerate < pictures", printed)
         assert_answers(printed, models / "stock", questions)
     else:
         _, complaint = run("serve", models / "stock", "--accelerate", returncode=1)
@@ -224,6 +236,22 @@ def test_without_stock_kernels_accelerating_says_so(tmp_path, models):
     folder = copy_libraries(tmp_path, "_cc_ops.so", "_ops.so")
     _, complaint = run("serve", models / "stock", "--accelerate", libraries=folder, returncode=1)
     assert f"NOT_FOUND: there is no _stock_kernels.so in {folder}" in complaint
+
+
+def test_two_copies_of_the_client_live_in_one_process(tmp_path):
+    """Each registers the gradients, and TensorFlow's registry ends a process at the second."""
+    copies = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        copies.append(str(copy_libraries(tmp_path / name, "_cc_ops.so") / "_cc_ops.so"))
+    load_both = (
+        "import ctypes, sys, tensorflow; print([ctypes.CDLL(p)._name for p in sys.argv[1:]])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", load_both, *copies], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(copies)
 
 
 # ---- Finding the client ------------------------------------------------------
@@ -304,7 +332,7 @@ def test_cmake_says_which_tensorflow_it_misses(tmp_path):
 
     another = tmp_path / "another"
     (another / "tensorflow").mkdir(parents=True)
-    for name in ("include", "libtensorflow_cc.so.2", "libtensorflow_framework.so.2"):
+    for name in ("include", *TENSORFLOW_LIBRARIES):
         (another / "tensorflow" / name).symlink_to(SITE / "tensorflow" / name)
     (another / "tensorflow-2.20.3.dist-info").mkdir()
     returncode, output = configure(

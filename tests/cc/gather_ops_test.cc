@@ -382,7 +382,7 @@ TEST(GatherV2SparseGradIsWhatAScatterTakes) {
             (Numbers{-30, -39, 2, 3, -56, -75}));
 }
 
-TEST(GatherGradientSparseIsRefusedWhereItIsInPython) {
+TEST(GatherGradientSparseIsRefusedOffAxisZero) {
   const tf::Scope scope = NewGraph();
   const auto params = DoublePlaceholder(scope, {2, 3});
   const auto attrs = GatherV2::Gradient("SPARSE");

@@ -65,8 +65,7 @@ namespace ops {
 /// modulo the size of the axis; both get the gradient.
 /// * gradient: AUTO, DENSE or SPARSE: the form of the gradient in Python, where
 /// a saved graph may be differentiated. In C++ all three are dense, and SPARSE
-/// is refused where Python refuses it: unless axis is known to be 0, without
-/// batch_dims.
+/// is refused unless axis is the constant 0, without batch_dims.
 ///
 /// Returns:
 /// * `Output`: The gathered slices.

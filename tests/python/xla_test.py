@@ -85,7 +85,10 @@ def meaning(policy):
 
 def instructions(function, *tensors, stage="hlo"):
     """How often each instruction is in the program that XLA is given, or makes of it."""
-    text = compiled(function).experimental_get_compiler_ir(*tensors)(stage=stage)
+    # Without the defaults of a lambda's arguments.
+    text = compiled(lambda *args: function(*args)).experimental_get_compiler_ir(*tensors)(
+        stage=stage
+    )
     return collections.Counter(re.findall(r" = \S+ ([a-z][a-z0-9-]*)\(", text))
 
 
@@ -159,10 +162,11 @@ def test_gather_of_every_dtype(rng):
         ]
 
     actual = compiled(function)(tables, indices)
-    right = function_of_policies = []
-    for t in tables:
-        for policy in ("IGNORE", "WRAP"):
-            function_of_policies.append(gs.gather(t, indices, bad_indices_policy=policy))
+    right = [
+        gs.gather(t, indices, bad_indices_policy=policy)
+        for t in tables
+        for policy in ("IGNORE", "WRAP")
+    ]
     contexts = [(t.dtype, policy) for t in tables for policy in ("DEFAULT", "WRAP")]
     assert_all_same(actual, right, contexts)
 
@@ -542,11 +546,14 @@ def test_a_stitch_of_unknown_indices_needs_a_size():
 
 
 def test_a_bad_constant_index_of_a_stitch():
-    # No shape function sees it: it is computed.
+    # Known when XLA compiles, and not before.
+    stitch = tf.function(
+        lambda d: gs.dynamic_stitch([tf.stack([0, -tf.size(d) - 1])], [d]),
+        input_signature=[tf.TensorSpec([None])],
+        jit_compile=True,
+    )
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"indices\[0\]\[1\] = -3 is not in"):
-        compiled(lambda d: gs.dynamic_stitch([tf.constant([0, 2]) * [1, -1] - [0, 1]], [d]))(
-            tf.constant([3.0, 4.0])
-        )
+        stitch(tf.constant([3.0, 4.0]))
 
 
 def test_wrong_sizes_of_a_stitch():
@@ -701,13 +708,13 @@ def test_auto_clustering(tmp_path):
         "DEFAULT": rows,
         "IGNORE": rows,
         "ERROR": rows,
-        "gradient": [[9, 17], [1, 1], [41, 49]],
+        "gradient": [[5, 9], [1, 1], [21, 25]],
         "stitch": merged,
         "sized": merged,
     }
     for name, (results, clusters, _, _) in report.items():
         assert results == [right[name]] * 2, name
-        assert clusters >= 1, name
+        assert clusters == 1, name
     # Compiled: a bad index is what it is under XLA.
     assert report["DEFAULT"][3] == report["IGNORE"][3] == [[11, 13], [1, 1]]
     assert report["sized"][3] == [[1, 1], [1, 1], [3, 5]]

@@ -135,11 +135,20 @@ XlaOp GatherRows(XlaOp params, const TensorShape& params_shape, XlaOp indices,
                  const TensorShape& indices_shape, const GatherShapes& shapes,
                  BadIndexAction action) {
   XlaBuilder* const builder = params.builder();
+  const PrimitiveType type = TypeOf(params);
+  if (xla::primitive_util::IsFloatingPointType(type) &&
+      xla::primitive_util::BitWidth(type) == 8) {
+    // XLA selects among these by way of wider floats, which keep no NaN's bits.
+    const XlaOp bits =
+        GatherRows(xla::BitcastConvertType(params, xla::U8), params_shape,
+                   indices, indices_shape, shapes, action);
+    return xla::BitcastConvertType(bits, type);
+  }
   const ShapeView output_view = shapes.output();
   const absl::Span<const int64_t> output_dims(output_view.dims,
                                               output_view.rank);
   if (!shapes.geometry.has_output() || shapes.geometry.rows == 0) {
-    return ZerosOf(builder, TypeOf(params), output_dims);
+    return ZerosOf(builder, type, output_dims);
   }
   const Layout layout = LayoutOf(shapes, params_shape, indices_shape);
   xla::GatherDimensionNumbers dims;

@@ -132,6 +132,18 @@ TARGETS = (
         over_stock,
         4,
     ),
+    Target(
+        "compiled by XLA, gather and gradient",
+        lambda row: row.family == "compiled" and row.cell["variant"] != "stitch",
+        over_stock,
+        worst=0.95,
+    ),
+    Target(
+        "compiled by XLA, stitch at indices that change",
+        lambda row: row.family == "compiled" and row.cell["variant"] == "stitch",
+        over_stock,
+        worst=0.95,
+    ),
     *(
         Target(
             f"{family.replace('_', ' ')}: best of NumPy, PyTorch and JAX",
@@ -144,7 +156,7 @@ TARGETS = (
     ),
     Target(
         "threads: gain over the lesser of 1.7 and 90% of a copy's gain",
-        lambda row: row.family != "eager_calls",
+        lambda row: row.family not in ("eager_calls", "compiled"),
         second_thread,
         worst=1,
     ),

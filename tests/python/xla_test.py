@@ -269,7 +269,7 @@ def test_dense_gradient_of_every_dtype(rng):
     grads = [random_tensor(rng, tf.as_dtype(n), (6, 2)) for n in names]
     # Of float8 and the like no bits, some of which are no numbers.
     grads = [
-        tf.cast(tf.constant(rng.integers(-3, 4, (6, 2)), tf.float32), g.dtype)
+        tf.constant(rng.integers(-3, 4, (6, 2)).astype(np.float32).astype(g.dtype.as_numpy_dtype))
         if g.dtype.is_floating or g.dtype.is_complex or g.dtype.name in FLOAT8_DTYPES
         else g
         for g in grads
@@ -624,7 +624,7 @@ def test_gather_at_as_many_indices_as_a_mask_leaves(policy, rng):
 
     program = compiled(lambda t, i, m: function(t, i, m, policy))
     for mask in ([1, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 0], [0] * 6):
-        mask = tf.constant(mask, tf.bool)
+        mask = tf.constant(np.array(mask, bool))
         for a, r in zip(
             program(table, ids, mask), function(table, ids, mask, meaning(policy)), strict=True
         ):

@@ -76,7 +76,8 @@ def _prepare_gather(cell: Cell) -> Job:
             return tf.convert_to_tensor(tape.gradient(output, params, output_gradients=upstream))
 
         if cell.variant == GATHER:
-            function = tf.function(gather, jit_compile=True)
+            # A function of two arguments: the others, too, cost at each call.
+            function = tf.function(lambda params, indices: gather(params, indices), jit_compile=True)
             job.add(name, lambda: function(params.tf, indices.tf))
         else:
             job.add(name, lambda: gradient(params.tf, indices.tf, upstream.tf))

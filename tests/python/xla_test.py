@@ -724,3 +724,12 @@ def test_auto_clustering(tmp_path):
         assert kind == "InvalidArgumentError"
         assert "indices[1] = 9 is not in [0, 3)" in text
     assert len(report["stitch"][3]) == 10
+
+
+def test_the_example_trains_as_its_eager_run_does():
+    path = pathlib.Path(__file__).parents[2] / "examples/compiled_experts.py"
+    command = [sys.executable, str(path), "--steps", "20"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    # It exits with an error where the losses of the two differ by more than rounding.
+    assert "1 compiled program" in done.stdout

@@ -77,7 +77,9 @@ def _prepare_gather(cell: Cell) -> Job:
 
         if cell.variant == GATHER:
             # A function of two arguments: the others, too, cost at each call.
-            function = tf.function(lambda params, indices: gather(params, indices), jit_compile=True)
+            function = tf.function(
+                lambda params, indices: gather(params, indices), jit_compile=True
+            )
             job.add(name, lambda: function(params.tf, indices.tf))
         else:
             job.add(name, lambda: gradient(params.tf, indices.tf, upstream.tf))

@@ -70,7 +70,7 @@ stock_objects := $(stock_sources:%.cc=$(BUILD)/%.o) \
   $(filter-out %_kernels.o %_ops.o,$(plugin_objects))
 cc_objects := $(cc_sources:%.cc=$(BUILD)/%.o)
 cc_test_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard tests/cc/*.cc)) \
-  $(BUILD)/tests/core/test_main.o
+  $(BUILD)/tests/core/test_main.o $(BUILD)/tf_ops/core/cpu_features.o
 xla_objects := $(xla_sources:%.cc=$(BUILD)/%.o)
 core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o)
 benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard benchmarks/core/*.cc))

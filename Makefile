@@ -29,6 +29,8 @@ WITH_XLA ?=
 # Replaced by the sanitizer targets: of what includes no TensorFlow, and of what does.
 OPTIMIZE ?= -O3 -DNDEBUG
 PLUGIN_OPTIMIZE ?= -O2 -DNDEBUG
+# Of the tests in Python: --seed=N repeats a run.
+PYTEST_FLAGS ?=
 # A header below $(BUILD) that sources with TensorFlow include first, compiled once.
 PRECOMPILED ?=
 
@@ -293,7 +295,7 @@ build: libraries  ## Set up .venv and compile; .venv/bin/python then imports gat
 
 test: core-test cc-test build  ## Set up everything, then run all tests but the sanitizers
 	@$(call extra,test)
-	.venv/bin/python -m pytest --doctest-glob=README.md tests/python README.md
+	.venv/bin/python -m pytest $(PYTEST_FLAGS) --doctest-glob=README.md tests/python README.md
 
 core-test: tools  ## Run the C++ tests of the core, which need no TensorFlow
 	$(submake) core_tests

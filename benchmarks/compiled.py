@@ -84,10 +84,12 @@ def _prepare_gather(cell: Cell) -> Job:
         else:
             job.add(name, lambda: gradient(params.tf, indices.tf, upstream.tf))
 
-    # The error policy has no form in XLA; stock's gather clips.
-    policy = {"bad_indices_policy": "CLIP"}
-    gradient = {"gradient": "dense" if cell.variant == GRADIENT else "auto"}
-    add(OURS, functools.partial(gather_stitch.gather, **policy, **gradient))
+    # What stock's do when compiled: its gather clips, its gradient leaves bad indices out.
+    options = {
+        GATHER: {"bad_indices_policy": "CLIP"},
+        GRADIENT: {"bad_indices_policy": "IGNORE", "gradient": "dense"},
+    }[cell.variant]
+    add(OURS, functools.partial(gather_stitch.gather, **options))
     add(STOCK, tf.gather)
     return job
 

@@ -19,6 +19,11 @@ def over_stock(row: Row) -> float | None:
     return row.stock.value if row.stock else None
 
 
+def over_stock_at_most(row: Row) -> float | None:
+    """The upper end of the interval, where times scatter by more than what is asked."""
+    return row.stock.high if row.stock else None
+
+
 def over_others(row: Row) -> float | None:
     return row.other.value if row.other else None
 
@@ -133,9 +138,9 @@ TARGETS = (
         4,
     ),
     Target(
-        "compiled by XLA, gather and gradient",
+        "compiled by XLA, gather and gradient, upper end of the interval",
         lambda row: row.family == "compiled" and row.cell["variant"] != "stitch",
-        over_stock,
+        over_stock_at_most,
         worst=0.95,
     ),
     Target(

@@ -161,6 +161,7 @@ def race_grid(full: bool, budget: float, answers: Any) -> None:
 
     from .harness import frameworks, jobs
 
+    frameworks.torch = frameworks.jax = None  # No peers here.
     frameworks.set_threads(machine.cores())
     gather_stitch.accelerate()
     families = [importlib.import_module(f"benchmarks.{name}") for name in GRID_FAMILIES]
@@ -258,11 +259,11 @@ def run_race(wanted: Race, rounds: int, seconds: float) -> dict[str, Any]:
 def run_grid(full: bool, budget: float) -> dict[str, Any]:
     child = Child("--grid", *(["--full"] if full else []), f"--budget={budget}")
     number = child.answer()
-    progress = Progress(number)
+    progress = Progress()
     cells = []
     for _ in range(number):
         cells.append(child.answer())
-        progress.step(cells[-1][0])
+        progress.show(len(cells), number, cells[-1][0])
     progress.close()
     child.close()
     return {"cells": cells, "wanted": GRID_WANTED}
@@ -321,7 +322,10 @@ def main() -> int:
     rounds, seconds = (7, 0.5) if options.quick else (15, 2.0)
     before = machine.probe()
     races = [r for r in RACES if (options.only or "") in r.name]
-    results: dict[str, Any] = {"races": [run_race(r, rounds, seconds) for r in races]}
+    results: dict[str, Any] = {"races": []}
+    for wanted in races:
+        results["races"].append(run_race(wanted, rounds, seconds))
+        print_race(results["races"][-1])
     if not options.only:
         results["grid"] = run_grid(not options.quick, options.budget)
     results |= {

@@ -142,9 +142,13 @@ class GatherV2GradOp final : public OpKernel {
     const Tensor& params_shape = ctx->input(2);
     OP_REQUIRES(ctx, params_shape.dims() == 1,
                 absl::InvalidArgumentError("params_shape must be a vector"));
+    OP_REQUIRES(ctx, params_shape.NumElements() <= kMaxRank,
+                absl::InvalidArgumentError(absl::StrCat(
+                    "params_shape has ", params_shape.NumElements(),
+                    " elements, more than ", kMaxRank, " dimensions")));
     int64_t axis;
     OP_REQUIRES_OK(ctx, ScalarValue(ctx->input(3), "axis", &axis));
-    const ShapeView params{params_shape.flat<int64_t>().data(),
+    const ShapeView params{static_cast<const int64_t*>(params_shape.data()),
                            static_cast<int>(params_shape.NumElements())};
     OP_REQUIRES_OK(ctx, RuleStatus(ParamsShapeError(params)));
     TensorShape params_grad_shape;
@@ -210,13 +214,14 @@ class GatherV2SparseGradOp final : public OpKernel {
     const Outcome outcome =
         PlanSparseGrad(indices.NumElements(), params_rows, indices.data(),
                        IndexTypeOf(indices.dtype()), action_, unique_, workers,
-                       scratch, &plan, slots->flat<int64_t>().data());
+                       scratch, &plan, static_cast<int64_t*>(slots->data()));
     OP_REQUIRES_OK(ctx, GatherStatus(outcome, indices, params_rows, scratch));
 
     Tensor* rows = nullptr;
     OP_REQUIRES_OK(ctx,
                    ctx->allocate_output(1, TensorShape({plan.slices}), &rows));
-    std::copy(plan.rows, plan.rows + plan.slices, rows->flat<int64_t>().data());
+    std::copy(plan.rows, plan.rows + plan.slices,
+              static_cast<int64_t*>(rows->data()));
     OP_REQUIRES_OK(ctx, SetValues(ctx, grad, indices.dims(), plan, workers));
     VLOG(1) << name() << ": " << indices.NumElements() << " indices into "
             << plan.slices << " slices" << (plan.is_identity ? ", shared" : "");

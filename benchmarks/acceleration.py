@@ -269,7 +269,7 @@ def run_grid(full: bool, budget: float) -> dict[str, Any]:
     return {"cells": cells, "wanted": GRID_WANTED}
 
 
-def print_grid(grid: dict[str, Any]) -> bool:
+def print_grid(grid: dict[str, Any]) -> None:
     cells = sorted(grid["cells"], key=lambda cell: cell[2])
     print(f"\n{'accelerated stock op over our own':60}{'us':>10}  ratio")
     for label, microseconds, ratio, low, high in cells[:10]:
@@ -283,10 +283,9 @@ def print_grid(grid: dict[str, Any]) -> bool:
         f"{cells[0][2]:.2f} (>= {grid['wanted']}) at {cells[0][0]}; {len(below)} of {len(cells)} "
         "cells below"
     )
-    return not below
 
 
-def print_race(result: dict[str, Any]) -> bool:
+def print_race(result: dict[str, Any]) -> None:
     ratio, low, high = result["ratio"]
     holds = ratio >= result["wanted"]
     word = "holds       " if holds else "DOES NOT HOLD"
@@ -295,7 +294,6 @@ def print_race(result: dict[str, Any]) -> bool:
         f"    {word}  {result['name']}: {ratio:.2f} [{low:.2f}, {high:.2f}] times as fast "
         f"(>= {result['wanted']}); {times}"
     )
-    return holds
 
 
 def main() -> int:
@@ -343,8 +341,6 @@ def main() -> int:
     print(f"{results['processor']}, {results['cores']} cores. Before: {before}")
     if "grid" in results:
         print_grid(results["grid"])
-    for result in results["races"]:
-        print_race(result)
     return 0
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from cases import (
+    DTYPES,
     EMPTY_GATHER_CASES,
     FEW_GATHER_CASES,
     INDEX_DTYPES,
@@ -47,31 +48,17 @@ from tensorflow.python.framework import dtypes
 
 # Those that XLA compiles. DEFAULT has its XLA meaning: zeros, and no gradient.
 POLICIES = ("DEFAULT", "IGNORE", "CLIP", "WRAP")
-XLA_DTYPES = (
-    tf.bool,
-    tf.int8,
-    tf.uint8,
-    tf.int16,
-    tf.uint16,
-    tf.int32,
-    tf.uint32,
-    tf.int64,
-    tf.uint64,
-    tf.float16,
-    tf.bfloat16,
-    tf.float32,
-    tf.float64,
-    tf.complex64,
-    tf.complex128,
-    tf.qint8,
-    tf.quint8,
-    tf.qint32,
-    dtypes.float8_e5m2,
-    dtypes.float8_e4m3fn,
-    dtypes.float8_e5m2fnuz,
-    dtypes.float8_e4m3fnuz,
-    dtypes.float8_e4m3b11fnuz,
-)
+NOT_IN_XLA = {
+    tf.string,
+    tf.qint16,
+    tf.quint16,
+    dtypes.float4_e2m1fn,
+    dtypes.int4,
+    dtypes.uint4,
+    dtypes.int2,
+    dtypes.uint2,
+}
+XLA_DTYPES = tuple(dtype for dtype in DTYPES if dtype not in NOT_IN_XLA)
 
 
 def compiled(function):

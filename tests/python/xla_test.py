@@ -618,6 +618,96 @@ def test_gather_at_as_many_indices_as_a_mask_leaves(policy, rng):
             assert_same(a, r, (policy, mask))
 
 
+# Of a gather of [3, 5, 2] at [3, 7]: its axis and batch_dims, and what is masked where.
+MASKED_GATHERS = (
+    (0, 0, "indices", 0),
+    (0, 0, "indices", 1),
+    (1, 0, "indices", 1),
+    (2, 0, "indices", 0),
+    (1, 1, "indices", 1),
+    (2, 1, "indices", 1),
+    (-1, 1, "both", 0),
+    (1, 1, "both", 0),
+    (0, 0, "params", 0),
+    (1, 0, "params", 1),
+    (1, 1, "params", 1),
+    (1, 1, "params", 2),
+    (2, 0, "params", 1),
+)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_gather_of_what_a_mask_leaves(policy, rng):
+    table = tf.constant(rng.integers(-4, 5, (3, 5, 2)), tf.float32)
+    for axis, batch_dims, masked, dim in MASKED_GATHERS:
+        indices = tf.constant(rng.integers(-2, 7, (3, 7)))
+        size = (indices if masked == "indices" else table).shape[dim]
+
+        def function(table, indices, mask, policy, case=(axis, batch_dims, masked, dim)):
+            axis, batch_dims, masked, dim = case
+            if masked != "indices":
+                table = tf.boolean_mask(table, mask, axis=dim)
+            if masked != "params":
+                indices = tf.boolean_mask(indices, mask, axis=dim)
+            return gs.gather(
+                table, indices, axis=axis, batch_dims=batch_dims, bad_indices_policy=policy
+            )
+
+        program = compiled(lambda t, i, m, f=function: f(t, i, m, policy))
+        masks = [np.ones(size, bool), rng.permutation(np.arange(size) % 2 == 0)]
+        if masked == "indices":
+            masks.append(np.zeros(size, bool))
+        for mask in map(tf.constant, masks):
+            assert_same(
+                program(table, indices, mask),
+                function(table, indices, mask, meaning(policy)),
+                (axis, batch_dims, masked, dim, mask),
+            )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_gather_from_no_row_that_a_mask_leaves_is_zeros(policy):
+    program = compiled(
+        lambda t, i, m: gs.gather(tf.boolean_mask(t, m), i, bad_indices_policy=policy)
+    )
+    result = program(tf.ones([3, 2]), tf.constant([0, -1, 5]), tf.zeros([3], tf.bool))
+    np.testing.assert_array_equal(result, np.zeros([3, 2]))
+
+
+@pytest.mark.parametrize("gradient", ["auto", "dense", "sparse"])
+def test_gradient_at_as_many_indices_as_a_mask_leaves(gradient, rng):
+    table = tf.constant(rng.integers(-4, 5, (3, 5, 2)), tf.float32)
+    indices = tf.constant(rng.integers(-2, 7, (3, 7)))
+    for axis, batch_dims in ((0, 0), (1, 0), (1, 1), (2, 1)):
+        if gradient == "sparse" and axis > 0:
+            continue
+        for dim in range(batch_dims, 2):
+
+            def function(table, indices, mask, case=(axis, batch_dims, dim)):
+                axis, batch_dims, dim = case
+                with tf.GradientTape() as tape:
+                    tape.watch(table)
+                    rows = gs.gather(
+                        table,
+                        tf.boolean_mask(indices, mask, axis=dim),
+                        axis=axis,
+                        batch_dims=batch_dims,
+                        bad_indices_policy="IGNORE",
+                        gradient=gradient,
+                    )
+                    loss = tf.reduce_sum(rows**2)
+                return tf.convert_to_tensor(tape.gradient(loss, table))
+
+            program = compiled(function)
+            size = indices.shape[dim]
+            for mask in (np.ones(size, bool), np.arange(size) % 2 == 0, np.zeros(size, bool)):
+                assert_same(
+                    program(table, indices, tf.constant(mask)),
+                    function(table, indices, tf.constant(mask)),
+                    (axis, batch_dims, dim, mask),
+                )
+
+
 # ---- Inside other programs ---------------------------------------------------
 
 

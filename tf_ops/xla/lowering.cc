@@ -70,14 +70,22 @@ Layout LayoutOf(const GatherShapes& shapes, const TensorShape& params_shape,
           params_shape.dims()};
 }
 
+// The number of rows as a scalar of the type of `indices`: `size`, where it is
+// known at run time only, else `rows`.
+XlaOp Limit(XlaOp indices, int64_t rows, XlaOp size) {
+  return size.valid() ? xla::ConvertElementType(size, TypeOf(indices))
+                      : xla::ScalarLike(indices, rows);
+}
+
 // Indices as s32 or s64; a bad one stays bad, or is the one that it means where
 // it has no number there.
-XlaOp SignedIndices(XlaOp indices, int64_t rows, BadIndexAction action) {
+XlaOp SignedIndices(XlaOp indices, int64_t rows, XlaOp size,
+                    BadIndexAction action) {
   PrimitiveType type = TypeOf(indices);
   if (type == xla::U64) {
     // Half of its values have no s64 of their own; as a negative one they stay
     // outside.
-    const XlaOp limit = xla::ConstantR0<uint64_t>(indices.builder(), rows);
+    const XlaOp limit = Limit(indices, rows, size);
     if (action == BadIndexAction::kClip) {
       indices = xla::Min(indices, limit - xla::ScalarLike(limit, 1));
     } else if (action == BadIndexAction::kWrap) {
@@ -93,28 +101,53 @@ XlaOp SignedIndices(XlaOp indices, int64_t rows, BadIndexAction action) {
   return xla::ConvertElementType(indices, type);
 }
 
+XlaOp IsInside(XlaOp indices, XlaOp limit) {
+  return xla::And(xla::Ge(indices, xla::ScalarLike(indices, 0)),
+                  xla::Lt(indices, limit));
+}
+
+// The size of a bounded dimension, s32; invalid where it is known.
+XlaOp SizeIfBounded(XlaOp value, int64_t dim) {
+  const auto shape = value.builder()->GetShape(value);
+  return shape.ok() && shape->is_dynamic_dimension(dim)
+             ? xla::GetDimensionSize(value, dim)
+             : XlaOp();
+}
+
+// SizeIfBounded of each dimension of the output.
+std::vector<XlaOp> OutputSizesIfBounded(XlaOp params, XlaOp indices,
+                                        const Layout& layout) {
+  std::vector<XlaOp> sizes;
+  for (int64_t i = 0; i < layout.params_rank; ++i) {
+    if (i != layout.axis) {
+      XlaOp size = SizeIfBounded(params, i);
+      if (!size.valid() && i < layout.batch_dims) {
+        size = SizeIfBounded(indices, i);
+      }
+      sizes.push_back(size);
+      continue;
+    }
+    for (int64_t k = layout.batch_dims; k < layout.indices_rank; ++k) {
+      sizes.push_back(SizeIfBounded(indices, k));
+    }
+  }
+  return sizes;
+}
+
 // Indices [batches, indices_per_batch] into `rows` rows of each batch, as
 // [batches * indices_per_batch] into those of all; one outside stays outside.
 XlaOp RowsOfAllBatches(XlaOp indices, const GatherGeometry& geometry) {
-  const int64_t rows = geometry.batches * geometry.rows;
-  if (rows > kMaxInt32) {
+  if (geometry.batches * geometry.rows > kMaxInt32) {
     indices = xla::ConvertElementType(indices, xla::S64);
   }
-  const XlaOp flat =
-      xla::Reshape(indices, {geometry.batches, geometry.indices_per_batch});
-  const XlaOp is_inside =
-      xla::And(xla::Ge(flat, xla::ScalarLike(flat, 0)),
-               xla::Lt(flat, xla::ScalarLike(flat, geometry.rows)));
-  const XlaOp batch = xla::Iota(
-      indices.builder(),
-      xla::ShapeUtil::MakeShape(TypeOf(flat),
-                                {geometry.batches, geometry.indices_per_batch}),
-      0);
-  const XlaOp result = xla::Select(
-      is_inside, batch * xla::ScalarLike(flat, geometry.rows) + flat,
-      xla::Broadcast(xla::ScalarLike(flat, kZeroRow),
-                     {geometry.batches, geometry.indices_per_batch}));
-  return xla::Reshape(result, {geometry.batches * geometry.indices_per_batch});
+  const xla::Shape shape = xla::ShapeUtil::MakeShape(
+      TypeOf(indices), {geometry.batches, geometry.indices_per_batch});
+  const XlaOp index = xla::Reshape(indices, shape.dimensions());
+  const XlaOp limit = xla::ScalarLike(index, geometry.rows);
+  const XlaOp first = xla::Iota(indices.builder(), shape, 0) * limit;
+  const XlaOp row = xla::Select(IsInside(index, limit), first + index,
+                                xla::FullLike(index, kZeroRow));
+  return xla::Collapse(row, {0, 1});
 }
 
 }  // namespace
@@ -145,19 +178,20 @@ absl::Status InputBounds(tensorflow::XlaOpKernelContext* ctx, int input,
 }
 
 ResolvedIndices ResolveIndices(XlaOp indices, int64_t rows,
-                               BadIndexAction action) {
-  indices = SignedIndices(indices, rows, action);
+                               BadIndexAction action, XlaOp size) {
+  indices = SignedIndices(indices, rows, size, action);
   const XlaOp zero = xla::ScalarLike(indices, 0);
-  const XlaOp limit = xla::ScalarLike(indices, rows);
+  const XlaOp limit = Limit(indices, rows, size);
   if (action == BadIndexAction::kClip) {
-    return {xla::Clamp(zero, indices, xla::ScalarLike(indices, rows - 1)), {}};
-  }
-  if (action == BadIndexAction::kWrap) {
+    indices = xla::Clamp(zero, indices, limit - xla::ScalarLike(indices, 1));
+  } else if (action == BadIndexAction::kWrap) {
     const XlaOp remainder = xla::Rem(indices, limit);
-    return {xla::Select(xla::Lt(remainder, zero), remainder + limit, remainder),
-            {}};
+    indices =
+        xla::Select(xla::Lt(remainder, zero), remainder + limit, remainder);
   }
-  return {indices, xla::And(xla::Ge(indices, zero), xla::Lt(indices, limit))};
+  // Without a row there is none to clip or wrap to.
+  const bool has_bad = action == BadIndexAction::kZero || size.valid();
+  return {indices, has_bad ? IsInside(indices, limit) : XlaOp()};
 }
 
 XlaOp GatherRows(XlaOp params, const TensorShape& params_shape, XlaOp indices,
@@ -180,6 +214,13 @@ XlaOp GatherRows(XlaOp params, const TensorShape& params_shape, XlaOp indices,
     return ZerosOf(builder, type, output_dims);
   }
   const Layout layout = LayoutOf(shapes, params_shape, indices_shape);
+  // XLA does not know the sizes of a gather with batches; what is past them is
+  // gathered as well, and the result gets them at the end.
+  const XlaOp size = SizeIfBounded(params, layout.axis);
+  const std::vector<XlaOp> output_sizes =
+      OutputSizesIfBounded(params, indices, layout);
+  params = WithBoundsAsSizes(params, layout.params_rank);
+  indices = WithBoundsAsSizes(indices, layout.indices_rank);
   xla::GatherDimensionNumbers dims;
   layout.AddWindow(dims.mutable_offset_dims());
   dims.add_collapsed_slice_dims(layout.axis);
@@ -195,15 +236,22 @@ XlaOp GatherRows(XlaOp params, const TensorShape& params_shape, XlaOp indices,
   const int64_t rows = shapes.geometry.rows;
   // XLA's gather clips by itself, and would do it twice for each element.
   const ResolvedIndices resolved =
-      action == BadIndexAction::kClip
-          ? ResolvedIndices{SignedIndices(indices, rows, action), {}}
-          : ResolveIndices(indices, rows, action);
-  const XlaOp slices = xla::Gather(params, resolved.rows, dims, slice_sizes);
-  if (!resolved.is_good.valid()) return slices;
-  // A bad index has read some row: XLA clamps it.
-  const XlaOp is_good = xla::BroadcastInDim(resolved.is_good, output_dims,
-                                            layout.IndicesInOutput());
-  return xla::Select(is_good, slices, xla::ZerosLike(slices));
+      action == BadIndexAction::kClip && !size.valid()
+          ? ResolvedIndices{SignedIndices(indices, rows, size, action), {}}
+          : ResolveIndices(indices, rows, action, size);
+  XlaOp slices = xla::Gather(params, resolved.rows, dims, slice_sizes);
+  if (resolved.is_good.valid()) {
+    // A bad index has read some row: XLA clamps it.
+    const XlaOp is_good = xla::BroadcastInDim(resolved.is_good, output_dims,
+                                              layout.IndicesInOutput());
+    slices = xla::Select(is_good, slices, xla::ZerosLike(slices));
+  }
+  for (size_t i = 0; i < output_sizes.size(); ++i) {
+    if (output_sizes[i].valid()) {
+      slices = xla::SetDimensionSize(slices, output_sizes[i], i);
+    }
+  }
+  return slices;
 }
 
 XlaOp ScatterAddRows(XlaOp grad, PrimitiveType sum_type, XlaOp indices,
@@ -225,8 +273,8 @@ XlaOp ScatterAddRows(XlaOp grad, PrimitiveType sum_type, XlaOp indices,
       WithBoundsAsSizes(grad, shapes.output_rank), sum_type);
   XlaOp table = zeros;
   if (layout.batch_dims > 0 && geometry.outer == 1) {
-    // The tables of the batches are one table: XLA takes 1.1 to 1.2 times as
-    // long for an index of two numbers.
+    // The tables of the batches are one table: XLA takes 1.1 times as long for
+    // an index of two numbers.
     layout = {0, 0, 1, 2};
     rows = RowsOfAllBatches(rows, geometry);
     updates = xla::Reshape(

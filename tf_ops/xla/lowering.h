@@ -45,7 +45,9 @@ class XlaPolicy {
 absl::Status InputBounds(tensorflow::XlaOpKernelContext* ctx, int input,
                          tensorflow::TensorShape* shape);
 
-// Indices into an axis of `rows` >= 1 rows, by an action that is not kFail.
+// Indices into an axis of `rows` >= 1 rows, by an action that is not kFail; or,
+// where `size` is valid, into one of `size` rows, s32, of which `rows` is the
+// bound. No index is good where `size` is 0.
 struct ResolvedIndices {
   // s32 or s64, of the shape of the indices; outside of [0, rows) where bad.
   xla::XlaOp rows;
@@ -54,7 +56,7 @@ struct ResolvedIndices {
 };
 
 ResolvedIndices ResolveIndices(xla::XlaOp indices, int64_t rows,
-                               BadIndexAction action);
+                               BadIndexAction action, xla::XlaOp size = {});
 
 // The output of a gather, of one `Gather` instruction; zeros where an index is
 // bad.

@@ -32,7 +32,8 @@ PLUGIN_OPTIMIZE ?= -O2 -DNDEBUG
 # A header below $(BUILD) that sources with TensorFlow include first, compiled once.
 PRECOMPILED ?=
 
-compile_goals := package core_tests cc_tests benchmark_library core_benchmark counted_jobs
+compile_goals := package core_tests cc_tests emulated_gpu benchmark_library core_benchmark \
+  counted_jobs
 ifeq ($(filter $(compile_goals),$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
@@ -227,6 +228,30 @@ package: $(BUILD)/package/_ops.so $(BUILD)/package/_stock_kernels.so \
 core_tests: $(BUILD)/core_tests
 cc_tests: $(BUILD)/cc_tests $(BUILD)/cc_package_tests
 
+# ---- The emulated GPU -------------------------------------------------------
+
+.PHONY: emulated_gpu
+emulated_device_objects := $(addprefix $(BUILD)/tests/emulated_gpu/,device.o device_memory.o stream.o)
+
+$(BUILD)/tests/emulated_gpu/%.o: tests/emulated_gpu/%.cc Makefile $(BUILD)/compiler \
+                                 $(BUILD)/tensorflow.cflags
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(plugin_flags) @$(BUILD)/tensorflow.cflags $(CXXFLAGS) -c $< -o $@
+
+# It includes TensorFlow's C interface only, and so is compiled as the core is.
+$(emulated_device_objects): private plugin_flags = $(core_flags)
+
+$(BUILD)/emulated_gpu/device.so: $(emulated_device_objects)
+$(BUILD)/emulated_gpu/planted_gather.so: $(BUILD)/tests/emulated_gpu/planted_gather.o
+$(BUILD)/emulated_gpu/%.so: $(BUILD)/tensorflow.ldflags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -shared -pthread $(OPTIMIZE) $(filter %.o,$^) $(CXXFLAGS) $(LDFLAGS) \
+	  @$(BUILD)/tensorflow.ldflags -o $@
+
+emulated_gpu: $(addprefix $(BUILD)/emulated_gpu/,device.so planted_gather.so)
+
 # ---- Benchmarks -------------------------------------------------------------
 
 .PHONY: benchmark_library core_benchmark counted_jobs
@@ -253,7 +278,8 @@ core_benchmark: $(BUILD)/benchmarks/core_benchmark
 counted_jobs: $(BUILD)/benchmarks/counted_jobs
 
 -include $(patsubst %.o,%.d,$(plugin_objects) $(stock_objects) $(xla_objects) $(core_objects) \
-  $(core_test_objects) $(cc_objects) $(cc_test_objects) $(benchmark_objects)) \
+  $(core_test_objects) $(cc_objects) $(cc_test_objects) $(benchmark_objects) \
+  $(emulated_device_objects) $(BUILD)/tests/emulated_gpu/planted_gather.o) \
   $(PRECOMPILED:=.gch.d) $(BUILD)/benchmarks/machine.d
 
 # ---- Set-up -----------------------------------------------------------------
@@ -275,7 +301,7 @@ libraries: venv
 
 # ---- Targets for people -----------------------------------------------------
 
-.PHONY: help demo build test core-test cc-test asan ubsan tsan aarch64 bench core-bench \
+.PHONY: help demo build test core-test cc-test emulated-gpu-test asan ubsan tsan aarch64 bench core-bench \
   instruction-counts \
   lint format wheel bazel clean
 
@@ -291,7 +317,7 @@ demo: build  ## Set up everything, then train two models on these ops beside sto
 build: libraries  ## Set up .venv and compile; .venv/bin/python then imports gather_stitch
 	@tools/setup.sh editable
 
-test: core-test cc-test build  ## Set up everything, then run all tests but the sanitizers
+test: core-test cc-test emulated-gpu-test build  ## Set up everything, then run all tests but the sanitizers
 	@$(call extra,test)
 	.venv/bin/python -m pytest --doctest-glob=README.md tests/python README.md
 
@@ -303,6 +329,10 @@ cc-test: build  ## Run the tests and examples of the C++ client on an installed 
 	@$(call extra,test)
 	@$(call extra,demo)
 	+@tools/cc_test.sh '$(MAKE) --no-print-directory $(jobs)' $(JOBS)
+
+emulated-gpu-test: build  ## Run the GPU kernels on an emulated GPU, beside tensorflow-cpu
+	@tools/setup.sh cpu_venv '$(CXX)'
+	+@tools/emulated_gpu_test.sh '$(MAKE) --no-print-directory $(jobs)' '$(CXX)'
 
 asan: tools  ## Run the C++ tests of the core under AddressSanitizer
 	$(submake) core_tests BUILD=build/asan \

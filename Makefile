@@ -61,7 +61,8 @@ stock_sources := $(filter-out %_test.cc,$(wildcard tf_ops/stock/*.cc))
 cc_sources := $(wildcard tf_ops/cc/*.cc)
 cc_headers := $(filter-out %/op_adder.h,$(wildcard tf_ops/cc/*.h))
 xla_sources := $(filter-out %_test.cc,$(wildcard tf_ops/xla/*.cc))
-core_test_sources := $(wildcard tests/core/*.cc)
+gpu_core_sources := $(wildcard tf_ops/core/gpu/*.cu.cc)
+core_test_sources := $(filter-out %.cu.cc,$(wildcard tests/core/*.cc))
 
 core_objects := $(core_sources:%.cc=$(BUILD)/%.o)
 plugin_objects := $(plugin_sources:%.cc=$(BUILD)/%.o)
@@ -72,7 +73,9 @@ cc_objects := $(cc_sources:%.cc=$(BUILD)/%.o)
 cc_test_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard tests/cc/*.cc)) \
   $(BUILD)/tests/core/test_main.o
 xla_objects := $(xla_sources:%.cc=$(BUILD)/%.o)
-core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o)
+# The host twin of the GPU kernels: the same files, compiled as plain C++.
+gpu_twin_objects := $(gpu_core_sources:%.cu.cc=$(BUILD)/%.twin.o)
+core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o) $(gpu_twin_objects)
 benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard benchmarks/core/*.cc))
 
 # ---- Compiling --------------------------------------------------------------
@@ -108,6 +111,11 @@ $(BUILD)/tf_ops/core/%.o: tf_ops/core/%.cc Makefile $(BUILD)/compiler
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
 	$(quiet)$(CXX) $(core_flags) $(CXXFLAGS) -c $< -o $@
+
+$(BUILD)/%.twin.o: %.cu.cc Makefile $(BUILD)/compiler
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(core_test_flags) $(CXXFLAGS) -x c++ -c $< -o $@
 
 $(BUILD)/tests/core/%.o: tests/core/%.cc Makefile $(BUILD)/compiler
 	@mkdir -p $(@D)

@@ -5,7 +5,7 @@
 //
 // A kernel is a body: a copyable struct of numbers and device pointers with
 //
-//   GATHER_STITCH_HOST_DEVICE void operator()(const ThreadPosition& at) const
+//   GATHER_STITCH_DEVICE void operator()(const ThreadPosition& at) const
 //
 // that does the share of one thread. Threads share nothing but memory: no
 // barrier, no shuffle, no block memory, so the threads of a grid may run in any
@@ -24,6 +24,9 @@
 //   Load<Chunk>(p)     *p, through the cache for what nobody writes meanwhile
 //   LoadRelaxed(p)     *p, which others change by the atomics below
 //   AtomicMin, AtomicMax, AtomicAdd(p, value)   relaxed
+//   Store(p, chunk)
+//
+// and before a loop of few steps, GATHER_STITCH_UNROLL.
 //
 // There are two implementations of it. nvcc compiles device_cuda.h. Any other
 // compiler compiles the host twin, device_host.h, which runs the same body over

@@ -19,6 +19,8 @@
 #include "tf_ops/core/gpu/launch_shape.h"
 #include "tf_ops/core/gpu/stream.h"
 
+#define GATHER_STITCH_UNROLL
+
 namespace gather_stitch {
 
 // How the grid of a launch is walked: its blocks in an order drawn from `seed`,

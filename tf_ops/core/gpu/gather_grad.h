@@ -22,6 +22,7 @@
 #include "tf_ops/core/gather_geometry.h"
 #include "tf_ops/core/gather_grad.h"
 #include "tf_ops/core/gpu/report.h"
+#include "tf_ops/core/gpu/slices_kernel.h"
 #include "tf_ops/core/gpu/stream.h"
 #include "tf_ops/core/indices.h"
 #include "tf_ops/core/scratch.h"
@@ -34,9 +35,9 @@ enum class SumOrder { kAny, kFixed };
 // Sizes and alignment are those of gather_stitch::GatherGrad; all pointers are
 // of the device, and so is what `scratch` lends, until the stream has passed.
 // A kBadRow is reported and adds nothing. `report` may be null where `action`
-// makes none. All of `params_grad` is written. Takes scratch for kFixed only,
-// and for types that have no atomic addition: about 48 bytes an index, and a
-// sixteenth of grad's size in float32.
+// makes none. All of `params_grad` is written. Where it sorts it takes 16 bytes
+// of scratch an index, 32 from 2^32 rows or indices on, what CUB needs, and a
+// thirtieth of what grad takes in the type of the sums.
 GpuStatus GatherGrad(const GatherGeometry& geometry, SumType sum_type,
                      const void* grad, const void* indices,
                      IndexType index_type, BadIndexAction action,
@@ -46,18 +47,13 @@ GpuStatus GatherGrad(const GatherGeometry& geometry, SumType sum_type,
 // The same gradient as slices, for a gather along axis 0, in two steps: the
 // host has to learn their number in between.
 struct SparseGradPlan {
-  int64_t count = 0;
-  bool is_unique = false;
-  // Memory of the scratch of PlanSparseGrad, which has to live until
-  // FillSparseGrad's work is done.
-  bool has_wide_keys = false;       // uint64, else uint32
-  const void* keys = nullptr;       // [count] rows, ascending if unique
-  const void* positions = nullptr;  // [count], if unique
-  const int64_t* slots = nullptr;   // [count], that of each key
+  SliceTerms slices;
+  const int64_t* numbers = nullptr;  // of the slice of each term, from 1 on
 };
 
 // report->number == k - 1, where k is the number of slices. `slots`, [count],
-// is as in gather_stitch::PlanSparseGrad.
+// is as in gather_stitch::PlanSparseGrad. The plan is in memory of `scratch`,
+// which has to live until FillSparseGrad's work is done.
 GpuStatus PlanSparseGrad(int64_t count, int64_t params_rows,
                          const void* indices, IndexType index_type,
                          BadIndexAction action, bool unique, Scratch& scratch,

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "tf_ops/core/gpu/device.h"
+#include "tf_ops/core/host_device.h"
 #include "tf_ops/core/outcome.h"
 
 namespace gather_stitch {
@@ -21,7 +22,9 @@ struct Report {
   int64_t bad_value;   // of that index; of a uint64 index: the same 64 bits
   int64_t number;      // what the function says it reports
 
-  bool has_bad_index() const { return first_bad != UINT64_MAX; }
+  GATHER_STITCH_HOST_DEVICE bool has_bad_index() const {
+    return first_bad != UINT64_MAX;
+  }
   // For a single input.
   Outcome outcome() const {
     return has_bad_index() ? Outcome::BadIndex(
@@ -42,8 +45,8 @@ inline GpuStatus CopyReport(Report* host, const Report* report,
 
 // From any thread of a kernel. Few indices are bad, so what matters is that the
 // others pay nothing, and that a tensor full of bad ones costs no atomic each.
-GATHER_STITCH_HOST_DEVICE inline void ReportBadIndex(Report* report,
-                                                     uint64_t position) {
+GATHER_STITCH_DEVICE inline void ReportBadIndex(Report* report,
+                                                uint64_t position) {
   if (LoadRelaxed(&report->first_bad) > position) {
     AtomicMin(&report->first_bad, position);
   }

@@ -19,6 +19,9 @@ namespace {
 // fourth on two threads.
 std::atomic<uint64_t> launches{0};
 
+int64_t tasks_given = 0;
+int64_t tasks_to_refused = -1;
+
 std::vector<std::function<void()>>& Tasks() {
   static std::vector<std::function<void()>> tasks;
   return tasks;
@@ -27,6 +30,8 @@ std::vector<std::function<void()>>& Tasks() {
 }  // namespace
 
 GpuStatus EnqueueHostTask(GpuStream /*stream*/, std::function<void()> task) {
+  ++tasks_given;
+  if (tasks_to_refused-- == 0) return GpuStatus::DeviceError(700, "refused");
   Tasks().push_back(std::move(task));
   return GpuStatus();
 }
@@ -61,6 +66,10 @@ void CopyFromDevice(void* host, const void* device, int64_t bytes) {
 }
 
 GpuStream DeviceStream() { return GpuStream(); }
+
+int64_t TasksGiven() { return tasks_given; }
+
+void RefuseTask(int64_t task) { tasks_to_refused = task; }
 
 GpuStatus WaitForDevice() {
   for (const auto& task : std::exchange(Tasks(), {})) task();

@@ -29,6 +29,11 @@ GpuStream DeviceStream();
 // Waits until the stream has done all that it was given.
 GpuStatus WaitForDevice();
 
+// Of the host twin alone: how many tasks all streams were given, and which of
+// those to come, counted from 0, is refused once.
+int64_t TasksGiven();
+void RefuseTask(int64_t task);
+
 // Device memory that lives as long as this object, refused from the allocation
 // on that is asked for.
 class DeviceMemory final : public Scratch {

@@ -19,11 +19,12 @@ readonly asan=build/emulated_gpu_asan
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 
 readonly python=${TF_PYTHON:-.venv/bin/python}
+$make emulated_gpu BUILD=$plain TF_PYTHON="$python"
 # The macro would make Abseil lay out its tables in another way than TensorFlow's
 # libraries do.
-readonly flags='-O1 -g1 -fsanitize=address -fno-omit-frame-pointer'
-$make emulated_gpu BUILD=$plain TF_PYTHON="$python"
-$make emulated_gpu BUILD=$asan TF_PYTHON="$python" OPTIMIZE="$flags" \
+readonly flags='-O1 -g1 -fno-omit-frame-pointer'
+$make emulated_gpu BUILD=$asan TF_PYTHON="$python" EMULATED_GPU_CORE=$plain/core.a \
+  CXXFLAGS=-fsanitize=address OPTIMIZE="$flags" \
   PLUGIN_OPTIMIZE="$flags -DNDEBUG -U__SANITIZE_ADDRESS__"
 
 # The package as it would be installed, but for the library of the GPU kernels.
@@ -31,7 +32,8 @@ for build in $plain $asan; do
   package=$build/emulated_gpu/site/gather_stitch
   rm -rf "$package"
   mkdir -p "$package"
-  cp python/gather_stitch/*.py python/gather_stitch/_ops.so "$package"
+  cp python/gather_stitch/*.py python/gather_stitch/_ops.so \
+    $build/emulated_gpu/_gpu_kernels.so "$package"
 done
 
 .venv-cpu/bin/python -m pytest "$@" tests/emulated_gpu

@@ -1,0 +1,58 @@
+// Copyright The gather_stitch Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// What kernels have to say to the host: a few words in device memory, copied
+// once.
+
+#ifndef GATHER_STITCH_CORE_GPU_REPORT_H_
+#define GATHER_STITCH_CORE_GPU_REPORT_H_
+
+#include <cstdint>
+
+#include "tf_ops/core/gpu/device.h"
+#include "tf_ops/core/host_device.h"
+#include "tf_ops/core/outcome.h"
+
+namespace gather_stitch {
+namespace gpu {
+
+// All bits are set where nothing was reported.
+struct Report {
+  uint64_t first_bad;  // the smallest position whose index is bad
+  int64_t bad_value;   // of that index; of a uint64 index: the same 64 bits
+  int64_t number;      // what the function says it reports
+
+  GATHER_STITCH_HOST_DEVICE bool has_bad_index() const {
+    return first_bad != UINT64_MAX;
+  }
+  // For a single input.
+  Outcome outcome() const {
+    return has_bad_index() ? Outcome::BadIndex(
+                                 0, static_cast<int64_t>(first_bad), bad_value)
+                           : Outcome();
+  }
+};
+
+// Before the functions that report.
+inline GpuStatus ClearReport(Report* report, GpuStream stream) {
+  return FillBytes(report, 0xff, sizeof(Report), stream);
+}
+
+inline GpuStatus CopyReport(Report* host, const Report* report,
+                            GpuStream stream) {
+  return CopyToHost(host, report, sizeof(Report), stream);
+}
+
+// From any thread of a kernel. Few indices are bad, so what matters is that the
+// others pay nothing, and that a tensor full of bad ones costs no atomic each.
+GATHER_STITCH_DEVICE inline void ReportBadIndex(Report* report,
+                                                uint64_t position) {
+  if (LoadRelaxed(&report->first_bad) > position) {
+    AtomicMin(&report->first_bad, position);
+  }
+}
+
+}  // namespace gpu
+}  // namespace gather_stitch
+
+#endif  // GATHER_STITCH_CORE_GPU_REPORT_H_

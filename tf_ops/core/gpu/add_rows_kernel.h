@@ -13,6 +13,7 @@
 #include "tf_ops/core/gpu/device.h"
 #include "tf_ops/core/gpu/fast_divider.h"
 #include "tf_ops/core/gpu/report.h"
+#include "tf_ops/core/gpu/report_bad_index.h"
 #include "tf_ops/core/gpu/sum_types.h"
 #include "tf_ops/core/indices.h"
 

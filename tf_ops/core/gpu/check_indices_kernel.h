@@ -11,6 +11,7 @@
 #include "tf_ops/core/gpu/device.h"
 #include "tf_ops/core/gpu/index_list.h"
 #include "tf_ops/core/gpu/report.h"
+#include "tf_ops/core/gpu/report_bad_index.h"
 #include "tf_ops/core/indices.h"
 
 namespace gather_stitch {

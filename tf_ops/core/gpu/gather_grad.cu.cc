@@ -9,6 +9,8 @@
 #include "tf_ops/core/gpu/add_rows_kernel.h"
 #include "tf_ops/core/gpu/check_indices_kernel.h"
 #include "tf_ops/core/gpu/index_list.h"
+#include "tf_ops/core/gpu/move_rows_kernel.h"
+#include "tf_ops/core/gpu/slices_kernel.h"
 #include "tf_ops/core/gpu/sort.h"
 #include "tf_ops/core/gpu/sum_segments_kernel.h"
 
@@ -336,19 +338,24 @@ GpuStatus PlanSparseGrad(int64_t count, int64_t params_rows,
   if (count == 0) return GpuStatus();
   const GatherGeometry geometry{1, 1, params_rows, 1, count};
   return VisitIndexList(indices, index_type, [&](const auto& list) {
-    GATHER_STITCH_RETURN_IF_GPU_ERROR(ListTerms(geometry, list, action, unique,
-                                                scratch, report, &plan->slices,
-                                                stream));
+    SliceTerms slices;
+    GATHER_STITCH_RETURN_IF_GPU_ERROR(ListTerms(
+        geometry, list, action, unique, scratch, report, &slices, stream));
     int64_t* const numbers = Allocate<int64_t>(count, scratch);
     if (numbers == nullptr) return GpuStatus::OutOfMemory();
-    plan->numbers = numbers;
+    *plan = {count,
+             unique,
+             slices.terms.are_wide,
+             slices.terms.keys,
+             slices.terms.positions,
+             slices.end_key,
+             numbers};
     GATHER_STITCH_RETURN_IF_GPU_ERROR(
-        Launch(ShapeFor(count), MarkSlices{plan->slices, numbers}, stream));
+        Launch(ShapeFor(count), MarkSlices{slices, numbers}, stream));
     GATHER_STITCH_RETURN_IF_GPU_ERROR(
         SumPrefixes(count, numbers, scratch, stream));
-    GATHER_STITCH_RETURN_IF_GPU_ERROR(
-        Launch(ShapeFor(count), ListSlots{plan->slices, numbers, slots, report},
-               stream));
+    GATHER_STITCH_RETURN_IF_GPU_ERROR(Launch(
+        ShapeFor(count), ListSlots{slices, numbers, slots, report}, stream));
     return LaunchReportBadValue(list, report, stream);
   });
 }
@@ -356,22 +363,26 @@ GpuStatus PlanSparseGrad(int64_t count, int64_t params_rows,
 GpuStatus FillSparseGrad(const SparseGradPlan& plan, int64_t inner,
                          SumType sum_type, const void* grad, Scratch& scratch,
                          int64_t* rows, void* values, GpuStream stream) {
-  const int64_t count = static_cast<int64_t>(plan.slices.terms.count);
+  const int64_t count = plan.count;
   if (count == 0) return GpuStatus();
-  GATHER_STITCH_RETURN_IF_GPU_ERROR(Launch(
-      ShapeFor(count), ListRows{plan.slices, plan.numbers, rows}, stream));
+  const SliceTerms slices{
+      {plan.are_wide, plan.keys, plan.positions, static_cast<uint64_t>(count)},
+      plan.end_key,
+      plan.is_unique};
+  GATHER_STITCH_RETURN_IF_GPU_ERROR(
+      Launch(ShapeFor(count), ListRows{slices, plan.numbers, rows}, stream));
   if (inner == 0) return GpuStatus();
-  if (plan.slices.are_unique) {
-    return SumInFixedOrder({plan.slices, sum_type, /*outer=*/1, inner,
-                            static_cast<int64_t>(kOneBatch),
-                            /*starts_with_zero=*/false, plan.numbers,
-                            static_cast<int64_t>(kOneBatch), grad, values},
-                           scratch, stream);
+  if (plan.is_unique) {
+    return SumInFixedOrder(
+        {slices, sum_type, /*outer=*/1, inner, static_cast<int64_t>(kOneBatch),
+         /*starts_with_zero=*/false, plan.numbers,
+         static_cast<int64_t>(kOneBatch), grad, values},
+        scratch, stream);
   }
   const int64_t row_bytes = inner * SumTypeBytes(sum_type);
   const auto move_as = [&](auto offset) {
     const SlicePlan<decltype(offset)> slice_plan{
-        plan.slices, plan.numbers, static_cast<const char*>(grad),
+        slices, plan.numbers, static_cast<const char*>(grad),
         static_cast<char*>(values), row_bytes};
     return MoveRows(slice_plan, count, row_bytes,
                     AddressBits(grad) | AddressBits(values), stream);

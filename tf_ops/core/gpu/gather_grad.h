@@ -22,7 +22,6 @@
 #include "tf_ops/core/gather_geometry.h"
 #include "tf_ops/core/gather_grad.h"
 #include "tf_ops/core/gpu/report.h"
-#include "tf_ops/core/gpu/slices_kernel.h"
 #include "tf_ops/core/gpu/stream.h"
 #include "tf_ops/core/indices.h"
 #include "tf_ops/core/scratch.h"
@@ -47,7 +46,12 @@ GpuStatus GatherGrad(const GatherGeometry& geometry, SumType sum_type,
 // The same gradient as slices, for a gather along axis 0, in two steps: the
 // host has to learn their number in between.
 struct SparseGradPlan {
-  SliceTerms slices;
+  int64_t count = 0;
+  bool is_unique = false;
+  bool are_wide = false;             // keys and positions: uint64, else uint32
+  const void* keys = nullptr;        // [count], the rows
+  const void* positions = nullptr;   // [count], or null: term j is index j
+  uint64_t end_key = 0;              // terms from this key on are dropped
   const int64_t* numbers = nullptr;  // of the slice of each term, from 1 on
 };
 

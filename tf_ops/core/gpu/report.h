@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "tf_ops/core/gpu/device.h"
+#include "tf_ops/core/gpu/stream.h"
 #include "tf_ops/core/host_device.h"
 #include "tf_ops/core/outcome.h"
 
@@ -34,23 +34,10 @@ struct Report {
 };
 
 // Before the functions that report.
-inline GpuStatus ClearReport(Report* report, GpuStream stream) {
-  return FillBytes(report, 0xff, sizeof(Report), stream);
-}
+GpuStatus ClearReport(Report* report, GpuStream stream);
 
-inline GpuStatus CopyReport(Report* host, const Report* report,
-                            GpuStream stream) {
-  return CopyToHost(host, report, sizeof(Report), stream);
-}
-
-// From any thread of a kernel. Few indices are bad, so what matters is that the
-// others pay nothing, and that a tensor full of bad ones costs no atomic each.
-GATHER_STITCH_DEVICE inline void ReportBadIndex(Report* report,
-                                                uint64_t position) {
-  if (LoadRelaxed(&report->first_bad) > position) {
-    AtomicMin(&report->first_bad, position);
-  }
-}
+// `host` may be read when the stream has passed it, and has to live until then.
+GpuStatus CopyReport(Report* host, const Report* report, GpuStream stream);
 
 }  // namespace gpu
 }  // namespace gather_stitch

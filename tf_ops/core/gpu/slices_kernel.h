@@ -13,6 +13,7 @@
 #include "tf_ops/core/gpu/fast_divider.h"
 #include "tf_ops/core/gpu/move_rows_kernel.h"
 #include "tf_ops/core/gpu/report.h"
+#include "tf_ops/core/gpu/report_bad_index.h"
 #include "tf_ops/core/gpu/sum_segments_kernel.h"
 #include "tf_ops/core/indices.h"
 

@@ -12,6 +12,7 @@
 #include "tf_ops/core/gpu/device.h"
 #include "tf_ops/core/gpu/move_rows_kernel.h"
 #include "tf_ops/core/gpu/report.h"
+#include "tf_ops/core/gpu/report_bad_index.h"
 #include "tf_ops/core/indices.h"
 #include "tf_ops/core/stitch.h"
 

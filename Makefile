@@ -90,6 +90,10 @@ gpu_objects := $(gpu_sources:%.cc=$(BUILD)/%.o) \
 # Its test build, with the host in place of CUDA.
 emulated_gpu_objects := $(filter-out %/cuda_stream.o,$(gpu_objects)) $(gpu_twin_objects) \
   $(BUILD)/tests/emulated_gpu/emulated_stream.o
+# What is not of the GPU comes from another build, where only the rest has a sanitizer.
+EMULATED_GPU_SHARED ?= $(BUILD)
+emulated_gpu_objects := $(patsubst $(BUILD)/tf_ops/ops/%,$(EMULATED_GPU_SHARED)/tf_ops/ops/%,\
+  $(emulated_gpu_objects:$(BUILD)/tf_ops/kernels/%=$(EMULATED_GPU_SHARED)/tf_ops/kernels/%))
 core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o) $(gpu_twin_objects)
 benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,\
   $(filter-out %.cu.cc,$(wildcard benchmarks/core/*.cc)))
@@ -334,13 +338,10 @@ emulated_device_objects := $(addprefix $(BUILD)/tests/emulated_gpu/,device.o dev
 # It includes TensorFlow's C interface only, and so is compiled as the core is.
 $(emulated_device_objects): private plugin_flags = $(core_flags)
 
-# The core without what a sanitizer adds to it, where the kernels have that.
-EMULATED_GPU_CORE ?= $(BUILD)/core.a
-
 $(BUILD)/emulated_gpu/device.so: $(emulated_device_objects)
 $(BUILD)/emulated_gpu/planted_gather.so: $(BUILD)/tests/emulated_gpu/planted_gather.o
 $(BUILD)/emulated_gpu/_gpu_kernels.so: $(emulated_gpu_objects) \
-  $(BUILD)/emulated_gpu_kernels.objects $(EMULATED_GPU_CORE)
+  $(BUILD)/emulated_gpu_kernels.objects $(EMULATED_GPU_SHARED)/core.a
 $(BUILD)/emulated_gpu/%.so: $(BUILD)/tensorflow.ldflags
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)

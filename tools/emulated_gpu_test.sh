@@ -23,7 +23,7 @@ $make emulated_gpu BUILD=$plain TF_PYTHON="$python"
 # The macro would make Abseil lay out its tables in another way than TensorFlow's
 # libraries do.
 readonly flags='-O1 -g1 -fno-omit-frame-pointer'
-$make emulated_gpu BUILD=$asan TF_PYTHON="$python" EMULATED_GPU_CORE=$plain/core.a \
+$make emulated_gpu BUILD=$asan TF_PYTHON="$python" EMULATED_GPU_SHARED=$plain \
   CXXFLAGS=-fsanitize=address OPTIMIZE="$flags" \
   PLUGIN_OPTIMIZE="$flags -DNDEBUG -U__SANITIZE_ADDRESS__"
 

@@ -45,6 +45,15 @@ def live_blocks() -> int:
     return function()
 
 
+def set_block_order(seed: int) -> None:
+    """Draws another order in which the blocks of a grid run."""
+    library = ctypes.CDLL(str(FOLDER / "site" / "gather_stitch" / "_gpu_kernels.so"))
+    function = library.gather_stitch_set_block_order_seed
+    function.restype = None
+    function.argtypes = [ctypes.c_uint64]
+    function(seed)
+
+
 @functools.cache
 def _asan_environment() -> dict[str, str]:
     """What runs libraries made with AddressSanitizer in an interpreter made without."""

@@ -5,8 +5,6 @@
 Where a device may add in any order the numbers are such that their sums have one value.
 """
 
-import ctypes
-
 import gather_stitch as gs
 import numpy as np
 import pytest
@@ -22,7 +20,7 @@ from device_checks import (
     soft_placement,
     whole_numbers,
 )
-from emulated import FOLDER
+from emulated import set_block_order
 from gather_grad_test import CASES_WITH_ROWS, GRADIENTS, SPARSE_SHAPES, TRAINABLE_DTYPES
 from gradients_common import (
     FLOAT8_DTYPES,
@@ -231,15 +229,12 @@ def test_op_determinism_fixes_the_order(seed):
     rng = seeded("determinism")
     indices = rng.integers(0, 20, 5000)
     grad = rng.standard_normal((5000, 4)).astype(np.float32)
-    library = ctypes.CDLL(str(FOLDER / "site" / "gather_stitch" / "_gpu_kernels.so"))
-    set_order = library.gather_stitch_set_block_order_seed
-    set_order.argtypes = [ctypes.c_uint64]
     config.enable_op_determinism()
     context.context().clear_kernel_cache()
     try:
         results = []
         for k in range(4):
-            set_order(seed + k)
+            set_block_order(seed + k)
             with tf.device(GPU):
                 results.append(
                     gs.raw_ops.GatherV2Grad(
@@ -252,7 +247,7 @@ def test_op_determinism_fixes_the_order(seed):
     finally:
         config.disable_op_determinism()
         context.context().clear_kernel_cache()
-        set_order(seed)
+        set_block_order(seed)
     for result in results[1:]:
         assert_same(result, results[0])
     np.testing.assert_allclose(

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "tf_ops/core/gpu/device.h"
 #include "tf_ops/core/gpu/gather.h"
 #include "tf_ops/core/gpu/gather_grad.h"
 #include "tf_ops/core/gpu/stitch.h"

@@ -34,9 +34,9 @@ void Check(cudaError_t error, const char* call) {
 
 void Check(const GpuStatus& status) {
   if (status.ok()) return;
-  std::fprintf(stderr, "%s\n",
-               status.code == GpuStatus::kOutOfMemory ? "out of memory"
-                                                      : status.words);
+  std::fprintf(
+      stderr, "%s\n",
+      status.code == GpuStatus::kOutOfMemory ? "out of memory" : status.words);
   std::exit(3);
 }
 

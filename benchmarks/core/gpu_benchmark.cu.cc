@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "tf_ops/core/gpu/device.h"
 #include "tf_ops/core/gpu/gather.h"
 #include "tf_ops/core/gpu/gather_grad.h"
 #include "tf_ops/core/gpu/stitch.h"
@@ -33,9 +34,9 @@ void Check(cudaError_t error, const char* call) {
 
 void Check(const GpuStatus& status) {
   if (status.ok()) return;
-  std::fprintf(stderr, "%s\n",
-               status.code == GpuStatus::kOutOfMemory ? "out of memory"
-                                                      : status.words);
+  std::fprintf(
+      stderr, "%s\n",
+      status.code == GpuStatus::kOutOfMemory ? "out of memory" : status.words);
   std::exit(3);
 }
 

@@ -42,7 +42,7 @@ GATHER_STITCH_DEVICE inline void AtomicAddPack(
 // as many turns at one address as it has indices.
 template <typename Indices, typename Element, int kCount>
 struct AddRows {
-  static constexpr int kRunIndices = 8;
+  static constexpr int kRunIndices = 4;
 
   const Element* grad;
   Indices indices;

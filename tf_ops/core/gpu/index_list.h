@@ -42,11 +42,10 @@ struct AnyIndexList {
 
   GATHER_STITCH_DEVICE int64_t Resolve(uint64_t position, int64_t rows,
                                        BadIndexAction action) const {
-    if (type == IndexType::kUint64) {
-      return As<uint64_t>().Resolve(position, rows, action);
-    }
-    // Every other dtype is a subset of int64.
-    return ResolveIndex(Value(position), rows, action);
+    const int64_t value = Value(position);
+    return ResolveIndexBits(static_cast<uint64_t>(value),
+                            type != IndexType::kUint64 && value < 0, rows,
+                            action);
   }
 
   GATHER_STITCH_DEVICE int64_t Value(uint64_t position) const {

@@ -35,6 +35,8 @@ CUDA_ARCHS ?= 80 90
 # Replaced by the sanitizer targets: of what includes no TensorFlow, and of what does.
 OPTIMIZE ?= -O3 -DNDEBUG
 PLUGIN_OPTIMIZE ?= -O2 -DNDEBUG
+# Of the tests in Python: --seed=N repeats a run.
+PYTEST_FLAGS ?=
 # A header below $(BUILD) that sources with TensorFlow include first, compiled once.
 PRECOMPILED ?=
 
@@ -79,7 +81,7 @@ stock_objects := $(stock_sources:%.cc=$(BUILD)/%.o) \
   $(filter-out %_kernels.o %_ops.o,$(plugin_objects))
 cc_objects := $(cc_sources:%.cc=$(BUILD)/%.o)
 cc_test_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard tests/cc/*.cc)) \
-  $(BUILD)/tests/core/test_main.o
+  $(BUILD)/tests/core/test_main.o $(BUILD)/tf_ops/core/cpu_features.o
 xla_objects := $(xla_sources:%.cc=$(BUILD)/%.o)
 # The host twin of the GPU kernels: the same files, compiled as plain C++.
 gpu_twin_objects := $(gpu_core_sources:%.cu.cc=$(BUILD)/%.twin.o)
@@ -420,7 +422,7 @@ build: libraries  ## Set up .venv and compile; .venv/bin/python then imports gat
 
 test: core-test cuda-test cc-test emulated-gpu-test build  ## Set up everything, then run all tests but the sanitizers
 	@$(call extra,test)
-	.venv/bin/python -m pytest --doctest-glob=README.md tests/python README.md
+	.venv/bin/python -m pytest $(PYTEST_FLAGS) --doctest-glob=README.md tests/python README.md
 
 core-test: tools  ## Run the C++ tests of the core, which need no TensorFlow
 	$(submake) core_tests

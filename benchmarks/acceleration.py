@@ -161,6 +161,7 @@ def race_grid(full: bool, budget: float, answers: Any) -> None:
 
     from .harness import frameworks, jobs
 
+    frameworks.torch = frameworks.jax = None  # No peers here.
     frameworks.set_threads(machine.cores())
     gather_stitch.accelerate()
     families = [importlib.import_module(f"benchmarks.{name}") for name in GRID_FAMILIES]
@@ -258,17 +259,17 @@ def run_race(wanted: Race, rounds: int, seconds: float) -> dict[str, Any]:
 def run_grid(full: bool, budget: float) -> dict[str, Any]:
     child = Child("--grid", *(["--full"] if full else []), f"--budget={budget}")
     number = child.answer()
-    progress = Progress(number)
+    progress = Progress()
     cells = []
     for _ in range(number):
         cells.append(child.answer())
-        progress.step(cells[-1][0])
+        progress.show(len(cells), number, cells[-1][0])
     progress.close()
     child.close()
     return {"cells": cells, "wanted": GRID_WANTED}
 
 
-def print_grid(grid: dict[str, Any]) -> bool:
+def print_grid(grid: dict[str, Any]) -> None:
     cells = sorted(grid["cells"], key=lambda cell: cell[2])
     print(f"\n{'accelerated stock op over our own':60}{'us':>10}  ratio")
     for label, microseconds, ratio, low, high in cells[:10]:
@@ -282,10 +283,9 @@ def print_grid(grid: dict[str, Any]) -> bool:
         f"{cells[0][2]:.2f} (>= {grid['wanted']}) at {cells[0][0]}; {len(below)} of {len(cells)} "
         "cells below"
     )
-    return not below
 
 
-def print_race(result: dict[str, Any]) -> bool:
+def print_race(result: dict[str, Any]) -> None:
     ratio, low, high = result["ratio"]
     holds = ratio >= result["wanted"]
     word = "holds       " if holds else "DOES NOT HOLD"
@@ -294,7 +294,6 @@ def print_race(result: dict[str, Any]) -> bool:
         f"    {word}  {result['name']}: {ratio:.2f} [{low:.2f}, {high:.2f}] times as fast "
         f"(>= {result['wanted']}); {times}"
     )
-    return holds
 
 
 def main() -> int:
@@ -321,7 +320,10 @@ def main() -> int:
     rounds, seconds = (7, 0.5) if options.quick else (15, 2.0)
     before = machine.probe()
     races = [r for r in RACES if (options.only or "") in r.name]
-    results: dict[str, Any] = {"races": [run_race(r, rounds, seconds) for r in races]}
+    results: dict[str, Any] = {"races": []}
+    for wanted in races:
+        results["races"].append(run_race(wanted, rounds, seconds))
+        print_race(results["races"][-1])
     if not options.only:
         results["grid"] = run_grid(not options.quick, options.budget)
     results |= {
@@ -339,8 +341,6 @@ def main() -> int:
     print(f"{results['processor']}, {results['cores']} cores. Before: {before}")
     if "grid" in results:
         print_grid(results["grid"])
-    for result in results["races"]:
-        print_race(result)
     return 0
 
 

@@ -24,6 +24,7 @@ TITLES = {
     "stitch_gradient": "Stitch, gradient",
     "eager_calls": "Eager calls of tiny tensors",
     "function_steps": "Forward and gradient in a tf.function",
+    "compiled": "Compiled by XLA",
 }
 # A terminal shows every losing cell, and of the others the nearest to losing up to this.
 SHOWN = 12

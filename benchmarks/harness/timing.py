@@ -1,6 +1,6 @@
 # Copyright The gather_stitch Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The one timing loop: peers in turn, the turns rotated, medians with confidence intervals."""
+"""The one timing loop: peers in turn, in random order, medians with confidence intervals."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import dataclasses
 import gc
 import itertools
 import math
+import random
 import statistics
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -40,6 +41,8 @@ def race(
     """Times the calls against each other; `kept` ones take part to the end, slow or not."""
     samples = {name: _new_samples(call) for name, call in calls.items()}
     racing = list(calls)
+    # In any order, each round: else a peer would mostly come after the same one, in its caches.
+    random_order = random.Random(0)
     gc.collect()
     gc.disable()
     try:
@@ -50,8 +53,8 @@ def race(
                 break
             if round_number == ROUNDS_OF_SLOW:
                 racing = _without_slow(racing, kept, samples)
-            turn = round_number % len(racing)
-            for name in racing[turn:] + racing[:turn]:
+            random_order.shuffle(racing)
+            for name in racing:
                 _visit(calls[name], samples[name])
     finally:
         gc.enable()
@@ -59,13 +62,13 @@ def race(
 
 
 def _new_samples(call: Callable[[], Any]) -> Samples:
-    start = time.perf_counter()
-    call()
-    seconds = time.perf_counter() - start
-    if seconds < VISIT_SECONDS:  # Not the first call any more, which may have set things up.
+    seconds = math.inf
+    for _ in range(3):  # The first ones may set things up.
         start = time.perf_counter()
         call()
-        seconds = time.perf_counter() - start
+        seconds = min(seconds, time.perf_counter() - start)
+        if seconds > LONG_CALL_SECONDS:
+            break
     calls = max(1, math.ceil(VISIT_SECONDS / max(seconds, 1e-7)))
     return Samples(calls, is_long=seconds > LONG_CALL_SECONDS)
 

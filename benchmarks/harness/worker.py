@@ -30,6 +30,7 @@ FAMILIES = (
     "stitch_gradient",
     "eager_calls",
     "function_steps",
+    "compiled",
 )
 
 

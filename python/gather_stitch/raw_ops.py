@@ -9,6 +9,8 @@
 the op is: a variable is read, a RaggedTensor is refused.
 """
 
+from tensorflow.python.autograph.impl import api as autograph
+
 from . import _loader
 
 _ops = _loader.load()
@@ -30,3 +32,7 @@ __all__ = [
     "ParallelDynamicStitchV2",
     "ResourceGather",
 ]
+
+# autograph runs these as they are: generated, they have no source to convert.
+for _name in __all__:
+    autograph.autograph_artifact(globals()[_name])

@@ -430,6 +430,20 @@ TEST(SlicesOfManyIndices) {
   }
 }
 
+// All of the largest table is one bucket.
+TEST(SlicesOfFewIndicesOfTheLargestTables) {
+  Random random = TestRandom();
+  for (const int64_t params_rows :
+       {(int64_t{1} << 62) + 1, INT64_MAX - 1, INT64_MAX}) {
+    for (const IndexOrder order :
+         {IndexOrder::kUniform, IndexOrder::kExtremes}) {
+      ExpectSlicesAsReference({5, params_rows, 2, true, SumType::kFloat32,
+                               IndexType::kInt64, order, BadIndexAction::kZero},
+                              random);
+    }
+  }
+}
+
 TEST(SlicesWiderThanATile) {
   Random random = TestRandom();
   for (const SumType sum_type : {SumType::kHalf, SumType::kFloat64}) {

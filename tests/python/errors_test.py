@@ -450,3 +450,44 @@ def test_gradient_ops_name_a_bad_index(policy):
         gs.raw_ops.GatherV2Grad(params_shape=[4, 3], axis=0, **inputs)
     with pytest.raises(INVALID, match=words):
         gs.raw_ops.GatherV2SparseGrad(params_rows=4, **inputs)
+
+
+def unaligned(values, dtype):
+    """A tensor whose memory is aligned to its numbers and no more, as DLPack may hand it over."""
+    values = np.asarray(values, dtype)
+    memory = np.zeros(values.size + 16, dtype)
+    start = next(
+        k for k in range(16) if memory[k:].__array_interface__["data"][0] % 64 == values.itemsize
+    )
+    array = memory[start : start + values.size].reshape(values.shape)
+    array[...] = values
+    return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+def test_memory_that_is_aligned_to_its_numbers_and_no_more():
+    """Stock ops end the process over such tensors."""
+    raw = gs.raw_ops
+    table = unaligned(np.arange(12).reshape(4, 3), np.float32)
+    right = np.arange(12, dtype=np.float32).reshape(4, 3)
+    ids = unaligned([2, 0], np.int64)
+    for dtype in (np.int32, np.int64):
+        rows = raw.GatherV2(params=table, indices=ids, axis=unaligned(0, dtype))
+        np.testing.assert_array_equal(rows, right[[2, 0]])
+        merged = raw.ParallelDynamicStitchV2(
+            indices=[ids], data=[rows], merged_rows=unaligned(3, dtype)
+        )
+        np.testing.assert_array_equal(merged, [right[0], [0, 0, 0], right[2]])
+    grad = unaligned(right[:2], np.float32)
+    shape = unaligned([4, 3], np.int64)
+    dense = raw.GatherV2Grad(
+        grad=grad, indices=ids, params_shape=shape, axis=unaligned(0, np.int32)
+    )
+    np.testing.assert_array_equal(dense, [right[1], [0, 0, 0], right[0], [0, 0, 0]])
+    values, found, slots = raw.GatherV2SparseGrad(
+        grad=grad, indices=ids, params_rows=unaligned(4, np.int64)
+    )
+    np.testing.assert_array_equal(found, [0, 2])
+    np.testing.assert_array_equal(values, right[[1, 0]])
+    np.testing.assert_array_equal(slots, [1, 0])
+    grads = raw.ParallelDynamicStitchGrad(grad=table, indices=[ids])
+    np.testing.assert_array_equal(grads[0], right[[2, 0]])

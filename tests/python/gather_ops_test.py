@@ -26,6 +26,7 @@ from checks import (
     to_numpy,
     types_of_ops,
 )
+from tensorflow.python.autograph.impl import api as autograph
 
 
 def stock_gather(params, indices, axis, batch_dims):
@@ -473,6 +474,12 @@ def test_autograph_leaves_the_function_alone():
         results = function(params, indices)
     assert_same(results[0], tf.gather(params, indices))
     assert_same(results[1], tf.gather(params, indices)[None])
+
+
+@pytest.mark.parametrize("name", gs.raw_ops.__all__)
+def test_autograph_leaves_raw_ops_alone(name):
+    # Otherwise it looks for their source, and warns that there is none.
+    assert autograph.is_autograph_artifact(getattr(gs.raw_ops, name))
 
 
 @pytest.mark.parametrize(

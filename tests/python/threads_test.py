@@ -179,7 +179,7 @@ for threads in (0, 1, 2):
 
 def test_as_many_threads_as_the_caller_allows():
     # tf.data allows one thread, or as many as its options say; the log tells what was taken.
-    environment = dict(os.environ, TF_CPP_VMODULE="gather_tensor=1,stitch_kernels=1")
+    environment = dict(os.environ, TF_CPP_VMODULE="gather_tensor=1,stitch_tensors=1")
     environment["TF_CPP_MIN_LOG_LEVEL"] = "0"
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
@@ -194,7 +194,7 @@ def test_as_many_threads_as_the_caller_allows():
     for line in done.stderr.splitlines():
         if line.startswith("begin "):
             taken[int(line.split()[1])] = current = []
-        elif re.search(r"(gather_tensor|stitch_kernels)\.cc:", line):
+        elif re.search(r"(gather_tensor|stitch_tensors)\.cc:", line):
             current.append(int(re.search(r"(\d+) threads", line).group(1)))
     assert set(taken[0]) == {4}
     assert len(taken[1]) >= 4

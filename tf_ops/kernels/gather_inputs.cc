@@ -82,9 +82,14 @@ absl::Status PrepareGatherGrad(OpKernelContext* ctx, int64_t batch_dims,
   if (params_shape.dims() != 1) {
     return absl::InvalidArgumentError("params_shape must be a vector");
   }
+  if (params_shape.NumElements() > kMaxRank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("params_shape has ", params_shape.NumElements(),
+                     " elements, more than ", kMaxRank, " dimensions"));
+  }
   int64_t axis;
   TF_RETURN_IF_ERROR(ScalarValue(ctx->input(3), "axis", &axis));
-  const ShapeView params{params_shape.flat<int64_t>().data(),
+  const ShapeView params{static_cast<const int64_t*>(params_shape.data()),
                          static_cast<int>(params_shape.NumElements())};
   TF_RETURN_IF_ERROR(RuleStatus(ParamsShapeError(params)));
   TensorShape params_grad_shape;

@@ -134,13 +134,14 @@ class GatherV2SparseGradOp final : public OpKernel {
     const Outcome outcome =
         PlanSparseGrad(indices.NumElements(), params_rows, indices.data(),
                        IndexTypeOf(indices.dtype()), action_, unique_, workers,
-                       scratch, &plan, slots->flat<int64_t>().data());
+                       scratch, &plan, static_cast<int64_t*>(slots->data()));
     OP_REQUIRES_OK(ctx, GatherStatus(outcome, indices, params_rows, scratch));
 
     Tensor* rows = nullptr;
     OP_REQUIRES_OK(ctx,
                    ctx->allocate_output(1, TensorShape({plan.slices}), &rows));
-    std::copy(plan.rows, plan.rows + plan.slices, rows->flat<int64_t>().data());
+    std::copy(plan.rows, plan.rows + plan.slices,
+              static_cast<int64_t*>(rows->data()));
     OP_REQUIRES_OK(ctx, SetValues(ctx, grad, plan, workers));
     VLOG(1) << name() << ": " << indices.NumElements() << " indices into "
             << plan.slices << " slices" << (plan.is_identity ? ", shared" : "");

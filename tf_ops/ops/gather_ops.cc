@@ -96,7 +96,7 @@ absl::Status GatherV2GradShape(InferenceContext* c) {
   // In a constant, -1 is a mistake; in a shape computed from tensors whose
   // shape is partly known it stands for what is unknown.
   if (const Tensor* constant = c->input_tensor(2)) {
-    const ShapeView dims{constant->flat<int64_t>().data(),
+    const ShapeView dims{static_cast<const int64_t*>(constant->data()),
                          static_cast<int>(constant->NumElements())};
     TF_RETURN_IF_ERROR(RuleStatus(ParamsShapeError(dims)));
   }

@@ -46,9 +46,9 @@ absl::Status ConstantScalar(InferenceContext* c, int i, const char* input_name,
   }
   if (tensor == nullptr) return absl::OkStatus();
   if (tensor->dtype() == tensorflow::DT_INT32) {
-    *value = tensor->scalar<int32_t>()();
+    *value = *static_cast<const int32_t*>(tensor->data());
   } else if (tensor->dtype() == tensorflow::DT_INT64) {
-    *value = tensor->scalar<int64_t>()();
+    *value = *static_cast<const int64_t*>(tensor->data());
   }
   return absl::OkStatus();
 }

@@ -70,6 +70,29 @@ Layout LayoutOf(const GatherShapes& shapes, const TensorShape& params_shape,
           params_shape.dims()};
 }
 
+// Indices as s32 or s64; a bad one stays bad, or is the one that it means where
+// it has no number there.
+XlaOp SignedIndices(XlaOp indices, int64_t rows, BadIndexAction action) {
+  PrimitiveType type = TypeOf(indices);
+  if (type == xla::U64) {
+    // Half of its values have no s64 of their own; as a negative one they stay
+    // outside.
+    const XlaOp limit = xla::ConstantR0<uint64_t>(indices.builder(), rows);
+    if (action == BadIndexAction::kClip) {
+      indices = xla::Min(indices, limit - xla::ScalarLike(limit, 1));
+    } else if (action == BadIndexAction::kWrap) {
+      indices = xla::Rem(indices, limit);
+    }
+  }
+  const bool is_narrow = xla::primitive_util::BitWidth(type) < 32;
+  if (rows > kMaxInt32 || !(is_narrow || type == xla::S32)) {
+    type = xla::S64;
+  } else {
+    type = xla::S32;
+  }
+  return xla::ConvertElementType(indices, type);
+}
+
 }  // namespace
 
 XlaPolicy::XlaPolicy(tensorflow::OpKernelConstruction* ctx) {
@@ -99,25 +122,7 @@ absl::Status InputBounds(tensorflow::XlaOpKernelContext* ctx, int input,
 
 ResolvedIndices ResolveIndices(XlaOp indices, int64_t rows,
                                BadIndexAction action) {
-  PrimitiveType type = TypeOf(indices);
-  if (type == xla::U64) {
-    // Half of its values have no s64 of their own; as a negative one they stay
-    // outside.
-    const XlaOp limit = xla::ConstantR0<uint64_t>(indices.builder(), rows);
-    if (action == BadIndexAction::kClip) {
-      indices = xla::Min(indices, limit - xla::ScalarLike(limit, 1));
-    } else if (action == BadIndexAction::kWrap) {
-      indices = xla::Rem(indices, limit);
-    }
-  }
-  const bool is_narrow = xla::primitive_util::BitWidth(type) < 32;
-  if (rows > kMaxInt32 || !(is_narrow || type == xla::S32)) {
-    type = xla::S64;
-  } else {
-    type = xla::S32;
-  }
-  indices = xla::ConvertElementType(indices, type);
-
+  indices = SignedIndices(indices, rows, action);
   const XlaOp zero = xla::ScalarLike(indices, 0);
   const XlaOp limit = xla::ScalarLike(indices, rows);
   if (action == BadIndexAction::kClip) {
@@ -163,8 +168,12 @@ XlaOp GatherRows(XlaOp params, const TensorShape& params_shape, XlaOp indices,
     const bool is_one = i < layout.batch_dims || i == layout.axis;
     slice_sizes.push_back(is_one ? 1 : params_shape.dim_size(i));
   }
+  const int64_t rows = shapes.geometry.rows;
+  // XLA's gather clips by itself, and would do it twice for each element.
   const ResolvedIndices resolved =
-      ResolveIndices(indices, shapes.geometry.rows, action);
+      action == BadIndexAction::kClip
+          ? ResolvedIndices{SignedIndices(indices, rows, action), {}}
+          : ResolveIndices(indices, rows, action);
   const XlaOp slices = xla::Gather(params, resolved.rows, dims, slice_sizes);
   if (!resolved.is_good.valid()) return slices;
   // A bad index has read some row: XLA clamps it.

@@ -64,26 +64,31 @@ struct AddRows {
       const uint64_t batch = lines_per_batch.Divide(line);
       const uint64_t first =
           (run - line * runs_per_line.divisor()) * kRunIndices;
-      AddRun(line, batch * indices_per_line, first, pack);
+      const uint64_t row_stride = packs_per_row.divisor() * kCount;
+      AddRun(
+          batch * indices_per_line + first, indices_per_line - first,
+          grad + (line * indices_per_line + first) * row_stride + pack * kCount,
+          params_grad + line * static_cast<uint64_t>(rows) * row_stride +
+              pack * kCount,
+          row_stride);
     }
   }
 
  private:
-  GATHER_STITCH_DEVICE void AddRun(uint64_t line, uint64_t batch_start,
-                                   uint64_t first, uint64_t pack) const {
+  // The `count` indices from `position` on, or kRunIndices of them.
+  GATHER_STITCH_DEVICE void AddRun(uint64_t position, uint64_t count,
+                                   const Element* source, Element* target,
+                                   uint64_t row_stride) const {
     int64_t numbers[kRunIndices];
     Pack<Element, kCount> packs[kRunIndices];
     GATHER_STITCH_UNROLL
     for (int j = 0; j < kRunIndices; ++j) {
-      const uint64_t i = first + j;
       numbers[j] = kZeroRow;
-      if (i >= indices_per_line) continue;
-      numbers[j] = indices.Resolve(batch_start + i, rows, action);
-      if (numbers[j] == kBadRow) ReportBadIndex(report, batch_start + i);
+      if (static_cast<uint64_t>(j) >= count) continue;
+      numbers[j] = indices.Resolve(position + j, rows, action);
+      if (numbers[j] == kBadRow) ReportBadIndex(report, position + j);
       if (numbers[j] < 0) continue;
-      const uint64_t grad_pack =
-          (line * indices_per_line + i) * packs_per_row.divisor() + pack;
-      packs[j] = LoadPack<Element, kCount>(grad + grad_pack * kCount);
+      packs[j] = LoadPack<Element, kCount>(source + j * row_stride);
     }
     GATHER_STITCH_UNROLL
     for (int j = 0; j < kRunIndices; ++j) {
@@ -96,10 +101,8 @@ struct AddRows {
         }
         continue;
       }
-      const uint64_t row = line * static_cast<uint64_t>(rows) +
-                           static_cast<uint64_t>(numbers[j]);
-      const uint64_t target = row * packs_per_row.divisor() + pack;
-      AtomicAddPack(packs[j], params_grad + target * kCount);
+      AtomicAddPack(packs[j],
+                    target + static_cast<uint64_t>(numbers[j]) * row_stride);
     }
   }
 };

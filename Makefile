@@ -446,7 +446,7 @@ cc-test: build  ## Run the tests and examples of the C++ client on an installed 
 
 emulated-gpu-test: build  ## Run the GPU kernels on an emulated GPU, beside tensorflow-cpu
 	@tools/setup.sh cpu_venv '$(CXX)'
-	+@tools/emulated_gpu_test.sh '$(MAKE) --no-print-directory $(jobs)' '$(CXX)'
+	+@tools/emulated_gpu_test.sh '$(MAKE) --no-print-directory $(jobs)' '$(CXX)' $(PYTEST_FLAGS)
 
 asan: tools  ## Run the C++ tests of the core under AddressSanitizer
 	$(submake) core_tests BUILD=build/asan \

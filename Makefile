@@ -26,6 +26,12 @@ BUILD ?= build/opt
 TF_PYTHON ?= .venv/bin/python
 # The XLA kernels: 1 or 0; where nothing is said, whether TensorFlow has what they need.
 WITH_XLA ?=
+# The GPU kernels: 1 or 0; where nothing is said, whether nvcc is found: below
+# CUDA_HOME, else in PATH or where CUDA installs it. They are compiled for
+# CUDA_ARCHS, compute capabilities without the dot, and as PTX for the last.
+WITH_CUDA ?=
+CUDA_HOME ?=
+CUDA_ARCHS ?= 80 90
 # Replaced by the sanitizer targets: of what includes no TensorFlow, and of what does.
 OPTIMIZE ?= -O3 -DNDEBUG
 PLUGIN_OPTIMIZE ?= -O2 -DNDEBUG
@@ -34,7 +40,8 @@ PYTEST_FLAGS ?=
 # A header below $(BUILD) that sources with TensorFlow include first, compiled once.
 PRECOMPILED ?=
 
-compile_goals := package core_tests cc_tests benchmark_library core_benchmark counted_jobs
+compile_goals := package emulated_gpu cuda_objects gpu_check core_tests cc_tests \
+  benchmark_library core_benchmark counted_jobs
 ifeq ($(filter $(compile_goals),$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
@@ -63,7 +70,9 @@ stock_sources := $(filter-out %_test.cc,$(wildcard tf_ops/stock/*.cc))
 cc_sources := $(wildcard tf_ops/cc/*.cc)
 cc_headers := $(filter-out %/op_adder.h,$(wildcard tf_ops/cc/*.h))
 xla_sources := $(filter-out %_test.cc,$(wildcard tf_ops/xla/*.cc))
-core_test_sources := $(wildcard tests/core/*.cc)
+gpu_sources := $(wildcard tf_ops/gpu/*.cc)
+gpu_core_sources := $(wildcard tf_ops/core/gpu/*.cu.cc)
+core_test_sources := $(filter-out %.cu.cc,$(wildcard tests/core/*.cc))
 
 core_objects := $(core_sources:%.cc=$(BUILD)/%.o)
 plugin_objects := $(plugin_sources:%.cc=$(BUILD)/%.o)
@@ -74,10 +83,38 @@ cc_objects := $(cc_sources:%.cc=$(BUILD)/%.o)
 cc_test_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard tests/cc/*.cc)) \
   $(BUILD)/tests/core/test_main.o $(BUILD)/tf_ops/core/cpu_features.o
 xla_objects := $(xla_sources:%.cc=$(BUILD)/%.o)
-core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o)
-benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard benchmarks/core/*.cc))
+# The host twin of the GPU kernels: the same files, compiled as plain C++.
+gpu_twin_objects := $(gpu_core_sources:%.cu.cc=$(BUILD)/%.twin.o)
+cuda_objects := $(gpu_core_sources:%.cu.cc=$(BUILD)/%.cuda.o)
+# What the GPU kernels share with those of the CPU: all but what registers.
+gpu_objects := $(gpu_sources:%.cc=$(BUILD)/%.o) \
+  $(filter-out %_kernels.o %_ops.o,$(plugin_objects))
+# Its test build, with the host in place of CUDA.
+emulated_gpu_objects := $(filter-out %/cuda_stream.o,$(gpu_objects)) $(gpu_twin_objects) \
+  $(BUILD)/tests/emulated_gpu/emulated_stream.o
+# What is not of the GPU comes from another build, where only the rest has a sanitizer.
+EMULATED_GPU_SHARED ?= $(BUILD)
+emulated_gpu_objects := $(patsubst $(BUILD)/tf_ops/ops/%,$(EMULATED_GPU_SHARED)/tf_ops/ops/%,\
+  $(emulated_gpu_objects:$(BUILD)/tf_ops/kernels/%=$(EMULATED_GPU_SHARED)/tf_ops/kernels/%))
+core_test_objects := $(core_test_sources:%.cc=$(BUILD)/%.o) $(gpu_twin_objects)
+benchmark_objects := $(patsubst %.cc,$(BUILD)/%.o,\
+  $(filter-out %.cu.cc,$(wildcard benchmarks/core/*.cc)))
 
 # ---- Compiling --------------------------------------------------------------
+
+nvcc := $(firstword $(if $(CUDA_HOME),$(wildcard $(CUDA_HOME)/bin/nvcc),\
+  $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc)))
+# Where nvcc itself looks: what is in PATH may be a link or a wrapper.
+cuda_home = $(if $(CUDA_HOME),$(CUDA_HOME),\
+  $(shell '$(nvcc)' --dryrun -x cu /dev/null 2>&1 | sed -n 's/^\#$$ TOP=//p'))
+nvcc_flags = -std=c++17 -O3 -DNDEBUG -I. -MMD -MP -MF $(@:.o=.d) -ccbin '$(CXX)' \
+  -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden,-Wall \
+  $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
+  -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS)) \
+  $(NVCCFLAGS)
+# Its own copy of the runtime, hidden, before TensorFlow, which may export stubs of it.
+cudart_flags = $(addprefix -L,$(wildcard $(cuda_home)/lib64 $(cuda_home)/lib)) \
+  -lcudart_static -ldl -lrt -lpthread -Wl,--exclude-libs,ALL
 
 common_flags := -std=c++17 -fPIC -pthread -Wall -Wextra -Werror -I. -MMD -MP
 # Sums must have the same bits on every machine, so products are never fused
@@ -111,6 +148,11 @@ $(BUILD)/tf_ops/core/%.o: tf_ops/core/%.cc Makefile $(BUILD)/compiler
 	$(call say,CXX,$<)
 	$(quiet)$(CXX) $(core_flags) $(CXXFLAGS) -c $< -o $@
 
+$(BUILD)/%.twin.o: %.cu.cc Makefile $(BUILD)/compiler
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(core_test_flags) $(CXXFLAGS) -x c++ -c $< -o $@
+
 $(BUILD)/tests/core/%.o: tests/core/%.cc Makefile $(BUILD)/compiler
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
@@ -125,6 +167,25 @@ $(BUILD)/%.h.gch: %.h Makefile $(BUILD)/compiler $(BUILD)/tensorflow.cflags
 	$(call say,CXX,$<)
 	$(quiet)$(CXX) $(common_flags) $(PLUGIN_OPTIMIZE) @$(BUILD)/tensorflow.cflags $(CXXFLAGS) \
 	  -MF $@.d -x c++-header $< -o $@
+
+$(BUILD)/tf_ops/gpu/build_info.o: private plugin_flags += \
+  '-DGATHER_STITCH_CUDA_ARCHITECTURES="$(strip $(CUDA_ARCHS))"'
+$(BUILD)/tf_ops/gpu/build_info.o: $(BUILD)/cuda
+
+$(BUILD)/tests/emulated_gpu/%.o: tests/emulated_gpu/%.cc Makefile $(BUILD)/compiler \
+                                 $(BUILD)/tensorflow.cflags
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(quiet)$(CXX) $(plugin_flags) @$(BUILD)/tensorflow.cflags $(CXXFLAGS) -c $< -o $@
+
+$(BUILD)/cuda: FORCE
+	$(call write_if_changed,$(nvcc) $(CUDA_ARCHS))
+
+$(BUILD)/%.cuda.o: %.cu.cc Makefile $(BUILD)/compiler $(BUILD)/cuda
+	@mkdir -p $(@D)
+	$(call say,NVCC,$<)
+	$(quiet)$(nvcc) $(nvcc_flags) -Xptxas -v -c -x cu $< -o $@ 2> $(@:.o=.ptxas) || \
+	  { cat $(@:.o=.ptxas) >&2; exit 1; }
 
 $(BUILD)/tests/cc/%.o: tests/cc/%.cc Makefile $(BUILD)/compiler $(BUILD)/tensorflow.cflags
 	@mkdir -p $(@D)
@@ -152,6 +213,12 @@ $(BUILD)/stock_kernels.objects: FORCE
 
 $(BUILD)/cc_ops.objects: FORCE
 	$(call write_if_changed,$(cc_objects))
+
+$(BUILD)/gpu_kernels.objects: FORCE
+	$(call write_if_changed,$(gpu_objects) $(cuda_objects))
+
+$(BUILD)/emulated_gpu_kernels.objects: FORCE
+	$(call write_if_changed,$(emulated_gpu_objects))
 
 $(BUILD)/xla.objects: FORCE
 	$(call write_if_changed,$(xla_objects))
@@ -196,6 +263,13 @@ $(BUILD)/package/include/%: %
 	@mkdir -p $(@D)
 	$(quiet)cp $< $@
 
+$(BUILD)/package/_gpu_kernels.so: $(gpu_objects) $(cuda_objects) $(BUILD)/core.a \
+                                  $(BUILD)/gpu_kernels.objects $(BUILD)/tensorflow.ldflags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -shared -pthread @$(BUILD)/gpu_kernels.objects $(BUILD)/core.a $(CXXFLAGS) \
+	  $(LDFLAGS) -Wl,--no-undefined $(cudart_flags) @$(BUILD)/tensorflow.ldflags -o $@
+
 # An archive, of which a library takes the parts that it uses.
 $(BUILD)/core.a: $(core_objects) $(BUILD)/core.objects
 	@rm -f $@
@@ -222,12 +296,61 @@ $(info $(shell rm -f $(BUILD)/package/_xla_kernels.so)  NOTE     without the XLA
 endif
 endif
 
+# The same of the GPU kernels; the compiler that is asked for has to be there.
+ifneq ($(filter package cuda_objects gpu_check,$(MAKECMDGOALS)),)
+ifeq ($(WITH_CUDA),)
+WITH_CUDA := $(if $(nvcc),1,0)
+endif
+ifeq ($(WITH_CUDA)$(nvcc),1)
+$(error WITH_CUDA=1, and there is no nvcc in $(if $(CUDA_HOME),$(CUDA_HOME)/bin,PATH))
+endif
+ifneq ($(WITH_CUDA),1)
+$(info $(shell rm -f $(BUILD)/package/_gpu_kernels.so)  NOTE     without the GPU kernels\
+  $(if $(nvcc),,: there is no nvcc))
+endif
+endif
+
+.PHONY: cuda_objects gpu_check
+# The tests of the core and a benchmark, on a GPU: without what stands in for one.
+device_test_objects := $(filter-out %/test_device.o %/gpu_kernels_test.o %.twin.o,\
+  $(core_test_objects)) $(BUILD)/tests/core/test_device.cuda.o
+$(BUILD)/device_tests: $(device_test_objects)
+$(BUILD)/gpu_benchmark: $(BUILD)/benchmarks/core/gpu_benchmark.cuda.o
+$(BUILD)/device_tests $(BUILD)/gpu_benchmark: $(cuda_objects) $(BUILD)/core.a
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -pthread $(filter %.o,$^) $(BUILD)/core.a $(CXXFLAGS) $(LDFLAGS) \
+	  $(cudart_flags) -o $@
+
+gpu_check: $(BUILD)/core_tests $(BUILD)/device_tests $(BUILD)/gpu_benchmark
+cuda_objects: $(cuda_objects)
+
 package: $(BUILD)/package/_ops.so $(BUILD)/package/_stock_kernels.so \
   $(if $(filter 1,$(WITH_XLA)),$(BUILD)/package/_xla_kernels.so) \
+  $(if $(filter 1,$(WITH_CUDA)),$(BUILD)/package/_gpu_kernels.so) \
   $(BUILD)/package/_cc_ops.so $(BUILD)/package/_build_info.py $(cc_configs) \
   $(cc_headers:%=$(BUILD)/package/include/%)
 core_tests: $(BUILD)/core_tests
 cc_tests: $(BUILD)/cc_tests $(BUILD)/cc_package_tests
+
+# ---- The emulated GPU -------------------------------------------------------
+
+.PHONY: emulated_gpu
+emulated_device_objects := $(addprefix $(BUILD)/tests/emulated_gpu/,device.o device_memory.o stream.o)
+
+# It includes TensorFlow's C interface only, and so is compiled as the core is.
+$(emulated_device_objects): private plugin_flags = $(core_flags)
+
+$(BUILD)/emulated_gpu/device.so: $(emulated_device_objects)
+$(BUILD)/emulated_gpu/planted_gather.so: $(BUILD)/tests/emulated_gpu/planted_gather.o
+$(BUILD)/emulated_gpu/_gpu_kernels.so: $(emulated_gpu_objects) \
+  $(BUILD)/emulated_gpu_kernels.objects $(EMULATED_GPU_SHARED)/core.a
+$(BUILD)/emulated_gpu/%.so: $(BUILD)/tensorflow.ldflags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(quiet)$(CXX) -shared -pthread $(filter %.o %.a,$^) $(CXXFLAGS) $(LDFLAGS) \
+	  -Wl,--no-undefined @$(BUILD)/tensorflow.ldflags -o $@
+
+emulated_gpu: $(addprefix $(BUILD)/emulated_gpu/,device.so planted_gather.so _gpu_kernels.so)
 
 # ---- Benchmarks -------------------------------------------------------------
 
@@ -254,8 +377,11 @@ benchmark_library: $(BUILD)/benchmarks/machine.so
 core_benchmark: $(BUILD)/benchmarks/core_benchmark
 counted_jobs: $(BUILD)/benchmarks/counted_jobs
 
--include $(patsubst %.o,%.d,$(plugin_objects) $(stock_objects) $(xla_objects) $(core_objects) \
-  $(core_test_objects) $(cc_objects) $(cc_test_objects) $(benchmark_objects)) \
+-include $(patsubst %.o,%.d,$(plugin_objects) $(gpu_objects) $(emulated_gpu_objects) \
+  $(cuda_objects) $(stock_objects) $(xla_objects) $(core_objects) \
+  $(core_test_objects) $(device_test_objects) $(BUILD)/benchmarks/core/gpu_benchmark.cuda.o \
+  $(cc_objects) $(cc_test_objects) $(benchmark_objects) \
+  $(emulated_device_objects) $(BUILD)/tests/emulated_gpu/planted_gather.o) \
   $(PRECOMPILED:=.gch.d) $(BUILD)/benchmarks/machine.d
 
 # ---- Set-up -----------------------------------------------------------------
@@ -277,7 +403,8 @@ libraries: venv
 
 # ---- Targets for people -----------------------------------------------------
 
-.PHONY: help demo build test core-test cc-test asan ubsan tsan aarch64 bench core-bench \
+.PHONY: help demo build test core-test cc-test cuda-test gpu-check emulated-gpu-test asan ubsan \
+  tsan aarch64 bench core-bench \
   instruction-counts \
   lint format wheel bazel clean
 
@@ -293,7 +420,7 @@ demo: build  ## Set up everything, then train two models on these ops beside sto
 build: libraries  ## Set up .venv and compile; .venv/bin/python then imports gather_stitch
 	@tools/setup.sh editable
 
-test: core-test cc-test build  ## Set up everything, then run all tests but the sanitizers
+test: core-test cuda-test cc-test emulated-gpu-test build  ## Set up everything, then run all tests but the sanitizers
 	@$(call extra,test)
 	.venv/bin/python -m pytest $(PYTEST_FLAGS) --doctest-glob=README.md tests/python README.md
 
@@ -301,10 +428,25 @@ core-test: tools  ## Run the C++ tests of the core, which need no TensorFlow
 	$(submake) core_tests
 	$(call on_each_cpu,$(BUILD)/core_tests)
 
+cuda-test: tools  ## Compile the GPU kernels and look into what became of them, where nvcc is
+ifeq ($(nvcc),)
+	@echo '  NOTE     no nvcc, so nothing shows that the GPU kernels compile'
+else
+	$(submake) cuda_objects
+	python3 tools/cuda_test.py '$(nvcc)' '$(BUILD)' $(CUDA_ARCHS)
+endif
+
+gpu-check: tools  ## Test and time the GPU kernels on a GPU; without one, compile and walk them
+	+@MAKE='$(MAKE) --no-print-directory $(jobs)' tools/gpu_check.sh '$(nvcc)' '$(BUILD)'
+
 cc-test: build  ## Run the tests and examples of the C++ client on an installed wheel
 	@$(call extra,test)
 	@$(call extra,demo)
 	+@tools/cc_test.sh '$(MAKE) --no-print-directory $(jobs)' $(JOBS)
+
+emulated-gpu-test: build  ## Run the GPU kernels on an emulated GPU, beside tensorflow-cpu
+	@tools/setup.sh cpu_venv '$(CXX)'
+	+@tools/emulated_gpu_test.sh '$(MAKE) --no-print-directory $(jobs)' '$(CXX)' $(PYTEST_FLAGS)
 
 asan: tools  ## Run the C++ tests of the core under AddressSanitizer
 	$(submake) core_tests BUILD=build/asan \

@@ -20,7 +20,7 @@ from setuptools.command.build_ext import build_ext
 ROOT = pathlib.Path(__file__).resolve().parent
 PACKAGE = "gather_stitch"
 # What `make package` leaves beside the sources of the package: always, and where TensorFlow has
-# what it takes.
+# what it takes, or where there is a CUDA compiler.
 BUILT_FILES = [
     "_ops.so",
     "_stock_kernels.so",
@@ -32,7 +32,7 @@ BUILT_FILES = [
     "pkgconfig/gather_stitch.pc",
     *(f"include/tf_ops/cc/{name}.h" for name in ("gather_ops", "loader", "session", "stitch_ops")),
 ]
-OPTIONAL_FILES = ["_xla_kernels.so"]
+OPTIONAL_FILES = ["_xla_kernels.so", "_gpu_kernels.so"]
 
 
 def build_folder() -> str:

@@ -5,6 +5,8 @@
 - The core and its tests include nothing of TensorFlow and nothing of Abseil;
   of Eigen, core/numeric_types.h alone includes its half and bfloat16.
 - CUDA sources include nothing of TensorFlow.
+- What compilers other than nvcc compile into the GPU library does not include the
+  launch layer: it would bring the host twin of it.
 - A header's guard spells its path, and closes with it.
 - Every source opens with the two lines of copyright and licence.
 """
@@ -25,6 +27,7 @@ LICENCE = ("Copyright The gather_stitch Authors.", "SPDX-License-Identifier: Apa
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 OF_TENSORFLOW = re.compile(r"^(tensorflow|tsl|xla|third_party)/")
 OF_ABSEIL = re.compile(r"^absl/")
+LAUNCH_LAYER = re.compile(r"^tf_ops/core/gpu/(device|report_bad_index|\w+_kernel\b)")
 OF_EIGEN = re.compile(r"^(Eigen|unsupported|ml_dtypes)/")
 
 
@@ -49,6 +52,8 @@ def forbidden_include(path: pathlib.PurePath, included: str) -> str | None:
         return "in the core only numeric_types.h includes Eigen"
     if name.endswith((".cu.cc", ".cu.h")) and OF_TENSORFLOW.match(included):
         return "CUDA sources include no TensorFlow"
+    if name.startswith("tf_ops/gpu/") and LAUNCH_LAYER.match(included):
+        return "only .cu.cc files know the launch layer"
     return None
 
 

@@ -7,6 +7,7 @@
 #
 #   tools/setup.sh tools CXX                      is there a compiler?
 #   tools/setup.sh venv PYTHON TENSORFLOW CXX     .venv with TensorFlow
+#   tools/setup.sh cpu_venv CXX                   .venv-cpu with tensorflow-cpu
 #   tools/setup.sh extra NAME                     one list of optional packages
 #   tools/setup.sh libraries FROM                 copies what make built
 #   tools/setup.sh editable                       .venv imports the checkout
@@ -17,8 +18,8 @@ cd "$(dirname "$0")/.."
 readonly default_python=python3
 readonly default_tensorflow='tensorflow~=2.21.0'
 readonly package=python/gather_stitch
-readonly venv=.venv
-readonly marks=$venv/.gather_stitch
+venv=.venv
+marks=$venv/.gather_stitch
 readonly build_requirements=('setuptools>=77.0.3' wheel)
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
@@ -103,12 +104,23 @@ make_venv() {
     touch $marks/created
   fi
   if [[ $(cat $marks/tensorflow 2>/dev/null) != "$wanted_tensorflow" ]]; then
-    echo "Installing $wanted_tensorflow into $venv (a download of about 600 MB where pip has not cached it)"
+    echo "Installing $wanted_tensorflow into $venv (a download of up to 600 MB where pip has not cached it)"
     rm -f $marks/tensorflow
     $venv/bin/python -m pip uninstall --yes --quiet tensorflow tensorflow-cpu 2>/dev/null
     $venv/bin/python -m pip install "$wanted_tensorflow" "${build_requirements[@]}"
     echo "$wanted_tensorflow" >$marks/tensorflow
   fi
+}
+
+# For the emulated GPU: TensorFlow's own GPU kernels would run into it. The same
+# version as that of the libraries.
+make_cpu_venv() {
+  local python=$PWD/$venv/bin/python version
+  version=$(sed -n 's/^TF_VERSION = "\(.*\)"$/\1/p' $package/_build_info.py)
+  venv=.venv-cpu
+  marks=$venv/.gather_stitch
+  make_venv "$python" "tensorflow-cpu==$version" "$1"
+  install_extra test
 }
 
 install_extra() {
@@ -152,6 +164,7 @@ install_editable() {
 case ${1-} in
   tools) check_tools "$2"; fail_on_problems ;;
   venv) make_venv "$2" "$3" "$4" ;;
+  cpu_venv) make_cpu_venv "$2" ;;
   extra) install_extra "$2" ;;
   libraries) install_libraries "$2" ;;
   editable) install_editable ;;

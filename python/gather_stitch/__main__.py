@@ -32,6 +32,7 @@ def diagnosis() -> str:
         ("platform", platform.platform()),
         ("devices", ", ".join(d.name for d in tf.config.list_physical_devices())),
         ("cpu features in use", _loader.cpu_features(loaded)),
+        ("cuda architectures", _loader.cuda_architectures(loaded)),
         ("stock models accelerated", "yes" if _acceleration.is_accelerated() else "no"),
     ]
     width = max(len(name) for name, _ in lines) + 2
@@ -52,7 +53,7 @@ def diagnosis() -> str:
 
 
 def _libraries(loaded: types.ModuleType) -> Iterable[str]:
-    others = [loaded.xla_library_path, *_acceleration.loaded_library()]
+    others = [loaded.xla_library_path, loaded.gpu_library_path, *_acceleration.loaded_library()]
     loaded_paths = {loaded.library_path, *filter(None, others)}
     paths = {str(path) for path in _loader.PACKAGE_FOLDER.glob("*.so")} | loaded_paths
     for path in sorted(paths):

@@ -7,8 +7,8 @@ call, because TensorFlow keeps the first definition of an op. So the op registry
 and who comes second, be it another copy of this package or the same one imported anew, gets the
 wrappers that the first one generated.
 
-The kernels for XLA are a library of their own: it needs parts of TensorFlow that the ops do not,
-and they work without it.
+The kernels for XLA and those for GPUs are libraries of their own: they need parts of TensorFlow, or
+a CUDA compiler, that the ops do not, and the ops work without them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ logger = logging.getLogger("gather_stitch")
 PACKAGE_FOLDER = pathlib.Path(__file__).resolve().parent
 OP_LIBRARY = PACKAGE_FOLDER / "_ops.so"
 XLA_LIBRARY = PACKAGE_FOLDER / "_xla_kernels.so"
+GPU_LIBRARY = PACKAGE_FOLDER / "_gpu_kernels.so"
 OP_NAMES = (
     "GatherStitch>GatherV2",
     "GatherStitch>GatherV2Grad",
@@ -70,7 +71,12 @@ def load() -> types.ModuleType:
             loaded = _load_library()
             _warn_of_other_cpu_features(cpu_features(loaded))
         # After the ops: XLA ends the process over a kernel whose op it does not know.
-        loaded.__dict__["xla_library_path"] = _load_xla_kernels()
+        loaded.__dict__["xla_library_path"] = _load_kernels(
+            XLA_LIBRARY, "XLA_CPU_JIT", "XLA can not compile the ops of gather_stitch, which work"
+        )
+        loaded.__dict__["gpu_library_path"] = _load_kernels(
+            GPU_LIBRARY, "GPU", "the ops of gather_stitch run on the CPU alone, which they do"
+        )
         sys.modules[_PROCESS_KEY] = loaded
     elif loaded.library_path != str(OP_LIBRARY):
         logger.warning(
@@ -138,28 +144,39 @@ def _load_library() -> types.ModuleType:
     return loaded
 
 
+def has_kernels(device_type: str) -> bool:
+    """Whether the ops have kernels for devices of this type."""
+    registered = kernels.get_registered_kernels_for_op(OP_NAMES[0]).kernel
+    return any(kernel.device_type == device_type for kernel in registered)
+
+
 def has_xla_kernels() -> bool:
     """Whether XLA can compile the ops, in a `tf.function` with `jit_compile=True` for one."""
-    registered = kernels.get_registered_kernels_for_op(OP_NAMES[0]).kernel
-    return any(kernel.device_type == "XLA_CPU_JIT" for kernel in registered)
+    return has_kernels("XLA_CPU_JIT")
 
 
-def _load_xla_kernels() -> str | None:
+def _load_kernels(library: pathlib.Path, device_type: str, what_is_lost: str) -> str | None:
     """Returns the path of the library, or None where it was not built or does not load."""
-    if not XLA_LIBRARY.is_file() or has_xla_kernels():
+    if not library.is_file() or has_kernels(device_type):
         return None
     try:
-        tf.load_library(str(XLA_LIBRARY))
+        tf.load_library(str(library))
     except (tf.errors.OpError, RuntimeError, OSError) as error:
-        logger.warning(
-            "%s does not load, so that XLA can not compile the ops of gather_stitch, which work "
-            "without it: %s",
-            XLA_LIBRARY,
-            error,
-        )
+        logger.warning("%s does not load, so that %s without it: %s", library, what_is_lost, error)
         return None
-    logger.debug("loaded %s", XLA_LIBRARY)
-    return str(XLA_LIBRARY)
+    logger.debug("loaded %s", library)
+    return str(library)
+
+
+def cuda_architectures(loaded: types.ModuleType) -> str:
+    """The compute capabilities that the GPU kernels are compiled for, or why there are none."""
+    if loaded.gpu_library_path is None:
+        return "none, without GPU kernels"
+    function = ctypes.CDLL(loaded.gpu_library_path).gather_stitch_cuda_architectures
+    function.restype = ctypes.c_char_p
+    function.argtypes = []
+    text: bytes = function()
+    return text.decode()
 
 
 def _generate_wrappers() -> types.ModuleType:

@@ -3,6 +3,7 @@
 
 #include "tests/core/backends.h"
 
+#include "tests/core/gpu_backend.h"
 #include "tests/core/lenders.h"
 #include "tests/core/test_harness.h"
 
@@ -193,10 +194,19 @@ const std::vector<const Backend*>& AllBackends() {
                                                one_item_of_many);
   static const CpuBackend cpu_few_threads("cpu, two threads", few_threads);
   static const CpuBackend cpu_many_threads("cpu, eight threads", many_threads);
-  static const std::vector<const Backend*> backends = {
-      &reference,           &cpu_serial,           &cpu_reversed,
-      &cpu_one_item_of_one, &cpu_one_item_of_many, &cpu_few_threads,
-      &cpu_many_threads};
+  static const GpuBackend gpu_any("gpu kernels, sums in any order",
+                                  gpu::SumOrder::kAny);
+  static const GpuBackend gpu_fixed("gpu kernels, sums in fixed order",
+                                    gpu::SumOrder::kFixed);
+  static const std::vector<const Backend*> backends = {&reference,
+                                                       &cpu_serial,
+                                                       &cpu_reversed,
+                                                       &cpu_one_item_of_one,
+                                                       &cpu_one_item_of_many,
+                                                       &cpu_few_threads,
+                                                       &cpu_many_threads,
+                                                       &gpu_any,
+                                                       &gpu_fixed};
   return backends;
 }
 

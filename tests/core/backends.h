@@ -22,6 +22,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const char* name() const = 0;
+  // Whether sums of floats run in the order of the indices, so that they have
+  // the reference's bits.
+  virtual bool sums_in_order() const { return true; }
 
   virtual Outcome GatherRows(const GatherGeometry& geometry, int64_t row_bytes,
                              const void* params, const void* indices,
@@ -54,7 +57,8 @@ class Backend {
       const std::vector<void*>& data_grads) const = 0;
 };
 
-// The reference first, then the CPU with each of the lenders.
+// The reference first, then the CPU with each of the lenders, then the GPU
+// kernels.
 const std::vector<const Backend*>& AllBackends();
 
 // The CPU loops with threads of `parallel`, which must outlive them.

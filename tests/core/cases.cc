@@ -236,5 +236,16 @@ Input RandomElements(int64_t count, SumType type, Random& random) {
   return elements;
 }
 
+Input RandomWholeElements(int64_t count, SumType type, Random& random) {
+  Input elements(count * SumTypeBytes(type),
+                 SumTypeBytes(type) * random.Between(0, 3), random);
+  const StoreFunction store = StoreFunctionOf(type);
+  if (store == nullptr) return elements;
+  for (int64_t i = 0; i < count; ++i) {
+    store(elements.data(), i, random.Of<double>({-4, -2, -1, 0, 1, 2, 3}));
+  }
+  return elements;
+}
+
 }  // namespace testing
 }  // namespace gather_stitch

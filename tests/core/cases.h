@@ -62,6 +62,10 @@ void StoreIndex(char* indices, int64_t i, IndexType type, int64_t value);
 // so that sums are comparable bit by bit.
 Input RandomElements(int64_t count, SumType type, Random& random);
 
+// The same of numbers so small and whole that a sum has the same bits in every
+// order.
+Input RandomWholeElements(int64_t count, SumType type, Random& random);
+
 }  // namespace testing
 }  // namespace gather_stitch
 

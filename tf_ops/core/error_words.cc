@@ -15,6 +15,17 @@ std::string GatherIndexError(const Outcome& bad_index, ShapeView indices,
          value + " is not in [0, " + std::to_string(rows) + ")";
 }
 
+std::string NoRowsError(BadIndexAction action, ShapeView indices,
+                        int64_t rows) {
+  const bool needs_rows =
+      action == BadIndexAction::kClip || action == BadIndexAction::kWrap;
+  if (!needs_rows || rows > 0 ||
+      SaturatingProduct(indices, 0, indices.rank) == 0) {
+    return "";
+  }
+  return "indices" + PositionString(indices, 0) + " is not in [0, 0)";
+}
+
 std::string StitchIndexError(const Outcome& bad_index, ShapeView indices,
                              int64_t merged_rows) {
   return "indices[" + std::to_string(bad_index.input) + "]" +

@@ -21,6 +21,10 @@ namespace gather_stitch {
 std::string GatherIndexError(const Outcome& bad_index, ShapeView indices,
                              IndexType index_type, int64_t rows);
 
+// Where there is no row to clip or wrap an index to, which a GPU knows without
+// a look at the indices: "indices[0,0] is not in [0, 0)", else "".
+std::string NoRowsError(BadIndexAction action, ShapeView indices, int64_t rows);
+
 // "indices[1][2] = -3 is not in [0, 9)", for input 1 whose shape is `indices`.
 // Where the number of rows follows from the indices, `merged_rows` is
 // INT64_MAX.

@@ -51,31 +51,32 @@ enum class BadIndexAction : uint8_t {
 inline constexpr int64_t kZeroRow = -1;
 inline constexpr int64_t kBadRow = -2;
 
-template <typename Index>
-GATHER_STITCH_HOST_DEVICE inline int64_t ResolveIndex(Index index, int64_t rows,
-                                                      BadIndexAction action) {
-  // One unsigned comparison covers both bounds: a negative index,
-  // sign-extended, is larger than any row count.
-  const uint64_t bits = static_cast<uint64_t>(static_cast<int64_t>(index));
+// ResolveIndex of the index whose 64 bits, sign-extended, are `bits`.
+GATHER_STITCH_HOST_DEVICE inline int64_t ResolveIndexBits(
+    uint64_t bits, bool is_negative, int64_t rows, BadIndexAction action) {
+  // One unsigned comparison covers both bounds: a negative index is larger than
+  // any row count.
   if (bits < static_cast<uint64_t>(rows)) return static_cast<int64_t>(bits);
   if (action == BadIndexAction::kZero) return kZeroRow;
-  if constexpr (std::is_signed_v<Index>) {
-    if (action == BadIndexAction::kZeroNegative && index < 0) return kZeroRow;
-  }
+  if (action == BadIndexAction::kZeroNegative && is_negative) return kZeroRow;
   if (action == BadIndexAction::kFail ||
       action == BadIndexAction::kZeroNegative || rows == 0) {
     return kBadRow;
   }
-  if constexpr (std::is_signed_v<Index>) {
-    const int64_t value = static_cast<int64_t>(index);
-    if (action == BadIndexAction::kClip) return value < 0 ? 0 : rows - 1;
-    const int64_t remainder = value % rows;
-    return remainder < 0 ? remainder + rows : remainder;
-  } else {
-    if (action == BadIndexAction::kClip) return rows - 1;
-    return static_cast<int64_t>(static_cast<uint64_t>(index) %
-                                static_cast<uint64_t>(rows));
-  }
+  if (action == BadIndexAction::kClip) return is_negative ? 0 : rows - 1;
+  // Of a negative index ~bits is -index - 1, which counts from the last row.
+  const int64_t remainder = static_cast<int64_t>((is_negative ? ~bits : bits) %
+                                                 static_cast<uint64_t>(rows));
+  return is_negative ? rows - 1 - remainder : remainder;
+}
+
+template <typename Index>
+GATHER_STITCH_HOST_DEVICE inline int64_t ResolveIndex(Index index, int64_t rows,
+                                                      BadIndexAction action) {
+  bool is_negative = false;
+  if constexpr (std::is_signed_v<Index>) is_negative = index < 0;
+  return ResolveIndexBits(static_cast<uint64_t>(static_cast<int64_t>(index)),
+                          is_negative, rows, action);
 }
 
 // Calls f(Index{}) with the C++ type of `type`, so that a loop is compiled once

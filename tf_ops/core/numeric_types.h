@@ -17,6 +17,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tf_ops/core/host_device.h"
+
 namespace gather_stitch {
 
 struct Half {
@@ -47,13 +49,13 @@ using Float8E5m2fnuz = Float8<2, 16, Float8Specials::kUnsignedZero>;
 
 namespace numeric_internal {
 
-inline float FloatOfBits(uint32_t bits) {
+GATHER_STITCH_HOST_DEVICE inline float FloatOfBits(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
 }
 
-inline uint32_t BitsOfFloat(float value) {
+GATHER_STITCH_HOST_DEVICE inline uint32_t BitsOfFloat(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
   return bits;
@@ -64,7 +66,7 @@ inline constexpr uint32_t kFloatInfinity = 0x7f800000u;
 inline constexpr uint32_t kFloatQuietNan = 0x7fc00000u;
 
 template <int kMantissaBits, int kExponentBias, Float8Specials kSpecials>
-constexpr uint32_t Float8ToFloatBits(uint32_t bits) {
+GATHER_STITCH_HOST_DEVICE constexpr uint32_t Float8ToFloatBits(uint32_t bits) {
   const uint32_t sign = (bits & 0x80u) << 24;
   const uint32_t magnitude = bits & 0x7fu;
   constexpr uint32_t kImplicitOne = 1u << kMantissaBits;
@@ -108,7 +110,7 @@ inline constexpr std::array<uint32_t, 256> kFloat8Table =
     Float8Table<kMantissaBits, kExponentBias, kSpecials>();
 
 template <int kMantissaBits, int kExponentBias, Float8Specials kSpecials>
-uint8_t Float8FromFloatBits(uint32_t float_bits) {
+GATHER_STITCH_HOST_DEVICE uint8_t Float8FromFloatBits(uint32_t float_bits) {
   const uint32_t magnitude = float_bits & ~kFloatSign;
   const uint32_t sign = float_bits >> 24 & 0x80u;
   constexpr uint32_t kImplicitOne = 1u << kMantissaBits;
@@ -154,11 +156,11 @@ uint8_t Float8FromFloatBits(uint32_t float_bits) {
 
 }  // namespace numeric_internal
 
-inline float Widen(Bfloat16 x) {
+GATHER_STITCH_HOST_DEVICE inline float Widen(Bfloat16 x) {
   return numeric_internal::FloatOfBits(static_cast<uint32_t>(x.bits) << 16);
 }
 
-inline float Widen(Half x) {
+GATHER_STITCH_HOST_DEVICE inline float Widen(Half x) {
   using numeric_internal::BitsOfFloat;
   using numeric_internal::FloatOfBits;
   const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000u) << 16;
@@ -175,10 +177,17 @@ inline float Widen(Half x) {
 }
 
 template <int kMantissaBits, int kExponentBias, Float8Specials kSpecials>
-float Widen(Float8<kMantissaBits, kExponentBias, kSpecials> x) {
+GATHER_STITCH_HOST_DEVICE float Widen(
+    Float8<kMantissaBits, kExponentBias, kSpecials> x) {
+#ifdef __CUDA_ARCH__  // Has no table in its memory.
+  return numeric_internal::FloatOfBits(
+      numeric_internal::Float8ToFloatBits<kMantissaBits, kExponentBias,
+                                          kSpecials>(x.bits));
+#else
   return numeric_internal::FloatOfBits(
       numeric_internal::kFloat8Table<kMantissaBits, kExponentBias,
                                      kSpecials>[x.bits]);
+#endif
 }
 
 namespace numeric_internal {
@@ -190,7 +199,7 @@ struct Narrower;
 
 template <>
 struct Narrower<Bfloat16> {
-  static Bfloat16 FromBits(uint32_t bits) {
+  GATHER_STITCH_HOST_DEVICE static Bfloat16 FromBits(uint32_t bits) {
     const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
     const uint32_t nan = (bits >> 16 & 0x8000u) | 0x7fc0u;
     const bool is_nan = (bits & ~kFloatSign) > kFloatInfinity;
@@ -200,7 +209,7 @@ struct Narrower<Bfloat16> {
 
 template <>
 struct Narrower<Half> {
-  static Half FromBits(uint32_t bits) {
+  GATHER_STITCH_HOST_DEVICE static Half FromBits(uint32_t bits) {
     const uint32_t sign = bits >> 16 & 0x8000u;
     const uint32_t magnitude = bits & ~kFloatSign;
     constexpr uint32_t kSmallestNormal = (127u - 14u) << 23;
@@ -223,8 +232,9 @@ struct Narrower<Half> {
 
 template <int kMantissaBits, int kExponentBias, Float8Specials kSpecials>
 struct Narrower<Float8<kMantissaBits, kExponentBias, kSpecials>> {
-  static Float8<kMantissaBits, kExponentBias, kSpecials> FromBits(
-      uint32_t bits) {
+  GATHER_STITCH_HOST_DEVICE static Float8<kMantissaBits, kExponentBias,
+                                          kSpecials>
+  FromBits(uint32_t bits) {
     return {Float8FromFloatBits<kMantissaBits, kExponentBias, kSpecials>(bits)};
   }
 };
@@ -232,7 +242,7 @@ struct Narrower<Float8<kMantissaBits, kExponentBias, kSpecials>> {
 }  // namespace numeric_internal
 
 template <typename T>
-T Narrow(float x) {
+GATHER_STITCH_HOST_DEVICE T Narrow(float x) {
   return numeric_internal::Narrower<T>::FromBits(
       numeric_internal::BitsOfFloat(x));
 }

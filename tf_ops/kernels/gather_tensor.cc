@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/platform/logging.h"
 #include "tf_ops/core/error_words.h"
 #include "tf_ops/core/gather.h"
+#include "tf_ops/kernels/gather_inputs.h"
 
 namespace gather_stitch {
 
@@ -76,13 +76,10 @@ Outcome GatherElements(OpKernelContext* ctx, const GatherGeometry& geometry,
         geometry, params, indices, action, workers, scratch, output);
   });
   if (!are_objects) {
-    const int64_t row_bytes =
-        geometry.has_output()
-            ? geometry.inner * tensorflow::DataTypeSize(params.dtype())
-            : 0;
-    outcome = GatherRows(geometry, row_bytes, params.data(), indices.data(),
-                         IndexTypeOf(indices.dtype()), action, workers,
-                         output->data());
+    outcome =
+        GatherRows(geometry, RowBytes(geometry, params.dtype()), params.data(),
+                   indices.data(), IndexTypeOf(indices.dtype()), action,
+                   workers, output->data());
   }
   VLOG(1) << ctx->op_kernel().name() << ": "
           << (are_objects ? "objects, " : "bytes, ") << geometry.batches

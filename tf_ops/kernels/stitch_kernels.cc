@@ -11,9 +11,7 @@
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/platform/logging.h"
-#include "tf_ops/core/error_words.h"
 #include "tf_ops/core/stitch.h"
-#include "tf_ops/core/stitch_geometry.h"
 #include "tf_ops/kernels/adapter.h"
 #include "tf_ops/kernels/stitch_tensors.h"
 
@@ -25,16 +23,14 @@ using tensorflow::OpInputList;
 using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
-using tensorflow::OpOutputList;
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
 absl::Status OutcomeStatus(const Outcome& outcome, const OpInputList& indices,
                            int64_t merged_rows, const TensorScratch& scratch) {
-  if (outcome.code == Outcome::kOutOfMemory) return scratch.status();
-  if (outcome.ok()) return absl::OkStatus();
-  const TensorDims dims(indices[outcome.input].shape());
-  return RuleStatus(StitchIndexError(outcome, dims.view(), merged_rows));
+  return outcome.code == Outcome::kOutOfMemory
+             ? scratch.status()
+             : StitchStatus(outcome, indices, merged_rows);
 }
 
 // ParallelDynamicStitch, and with an input for merged_rows its V2.
@@ -52,9 +48,7 @@ class ParallelDynamicStitchOp final : public OpKernel {
     OP_REQUIRES_OK(ctx, ctx->input_list("indices", &indices));
     OP_REQUIRES_OK(ctx, ctx->input_list("data", &data));
     TensorShape constant;
-    const StitchShapes shapes = InferStitchShapes(indices, data);
-    OP_REQUIRES_OK(ctx, RuleStatus(shapes.error));
-    OP_REQUIRES_OK(ctx, MakeTensorShape(shapes.constant(), &constant));
+    OP_REQUIRES_OK(ctx, StitchConstant(indices, data, &constant));
     const std::vector<StitchInput> inputs = StitchInputs(indices, data);
     const IndexType index_type = IndexTypeOf(indices[0].dtype());
     const WorkerThreads workers(ctx);
@@ -62,10 +56,8 @@ class ParallelDynamicStitchOp final : public OpKernel {
     int64_t merged_rows;
     OP_REQUIRES_OK(ctx, GetMergedRows(ctx, indices, inputs, index_type, workers,
                                       scratch, &merged_rows));
-    TensorShape merged_shape({merged_rows});
-    OP_REQUIRES_OK(ctx, merged_shape.AppendShapeWithStatus(constant));
     Tensor* merged = nullptr;
-    OP_REQUIRES_OK(ctx, ctx->allocate_output(0, merged_shape, &merged));
+    OP_REQUIRES_OK(ctx, AllocateMerged(ctx, merged_rows, constant, &merged));
 
     const Outcome outcome =
         StitchTensors(ctx, inputs, index_type, constant.num_elements(), action_,
@@ -82,9 +74,7 @@ class ParallelDynamicStitchOp final : public OpKernel {
                                     const TensorScratch& scratch,
                                     int64_t* merged_rows) {
     if constexpr (has_merged_rows) {
-      TF_RETURN_IF_ERROR(ScalarValue(ctx->input(2 * indices.size()),
-                                     "merged_rows", merged_rows));
-      return RuleStatus(NegativeCountError("merged_rows", *merged_rows));
+      return GivenMergedRows(ctx, indices, merged_rows);
     } else {
       const Outcome outcome = StitchMergedRows(
           inputs.data(), indices.size(), index_type, parallel, merged_rows);
@@ -131,13 +121,10 @@ class ParallelDynamicStitchGradOp final : public OpKernel {
     const Tensor& grad = ctx->input(0);
     OpInputList indices;
     OP_REQUIRES_OK(ctx, ctx->input_list("indices", &indices));
-    OP_REQUIRES(
-        ctx, grad.dims() >= 1,
-        absl::InvalidArgumentError("grad must be at least 1 dimensional"));
-    TensorShape constant = grad.shape();
-    constant.RemoveDim(0);
+    TensorShape constant;
     std::vector<void*> data_grads;
-    OP_REQUIRES_OK(ctx, AllocateDataGrads(ctx, indices, constant, &data_grads));
+    OP_REQUIRES_OK(ctx,
+                   PrepareStitchGrad(ctx, indices, &constant, &data_grads));
 
     const std::vector<StitchInput> inputs = StitchInputs(indices);
     const IndexType index_type = IndexTypeOf(indices[0].dtype());
@@ -163,21 +150,6 @@ class ParallelDynamicStitchGradOp final : public OpKernel {
             << " threads";
     OP_REQUIRES_OK(ctx,
                    OutcomeStatus(outcome, indices, grad.dim_size(0), scratch));
-  }
-
- private:
-  static absl::Status AllocateDataGrads(OpKernelContext* ctx,
-                                        const OpInputList& indices,
-                                        const TensorShape& constant,
-                                        std::vector<void*>* data_grads) {
-    for (int m = 0; m < indices.size(); ++m) {
-      TensorShape shape = indices[m].shape();
-      TF_RETURN_IF_ERROR(shape.AppendShapeWithStatus(constant));
-      Tensor* data_grad = nullptr;
-      TF_RETURN_IF_ERROR(ctx->allocate_output(m, shape, &data_grad));
-      data_grads->push_back(data_grad->data());
-    }
-    return absl::OkStatus();
   }
 };
 

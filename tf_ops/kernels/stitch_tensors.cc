@@ -5,6 +5,7 @@
 
 #include "tensorflow/core/framework/types.h"
 #include "tensorflow/core/platform/logging.h"
+#include "tf_ops/core/error_words.h"
 #include "tf_ops/core/shape_view.h"
 #include "tf_ops/kernels/adapter.h"
 
@@ -13,6 +14,7 @@ namespace gather_stitch {
 using tensorflow::OpInputList;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
+using tensorflow::TensorShape;
 
 std::vector<StitchInput> StitchInputs(const OpInputList& indices) {
   std::vector<StitchInput> inputs;
@@ -41,6 +43,53 @@ StitchShapes InferStitchShapes(const OpInputList& indices,
   for (const TensorDims& shape : dims) views.push_back(shape.view());
   return InferStitchShapes(views.data(), views.data() + indices.size(),
                            indices.size());
+}
+
+absl::Status StitchConstant(const OpInputList& indices, const OpInputList& data,
+                            TensorShape* constant) {
+  const StitchShapes shapes = InferStitchShapes(indices, data);
+  TF_RETURN_IF_ERROR(RuleStatus(shapes.error));
+  return MakeTensorShape(shapes.constant(), constant);
+}
+
+absl::Status GivenMergedRows(OpKernelContext* ctx, const OpInputList& indices,
+                             int64_t* merged_rows) {
+  TF_RETURN_IF_ERROR(
+      ScalarValue(ctx->input(2 * indices.size()), "merged_rows", merged_rows));
+  return RuleStatus(NegativeCountError("merged_rows", *merged_rows));
+}
+
+absl::Status AllocateMerged(OpKernelContext* ctx, int64_t merged_rows,
+                            const TensorShape& constant, Tensor** merged) {
+  TensorShape shape({merged_rows});
+  TF_RETURN_IF_ERROR(shape.AppendShapeWithStatus(constant));
+  return ctx->allocate_output(0, shape, merged);
+}
+
+absl::Status PrepareStitchGrad(OpKernelContext* ctx, const OpInputList& indices,
+                               TensorShape* constant,
+                               std::vector<void*>* data_grads) {
+  const Tensor& grad = ctx->input(0);
+  if (grad.dims() < 1) {
+    return absl::InvalidArgumentError("grad must be at least 1 dimensional");
+  }
+  *constant = grad.shape();
+  constant->RemoveDim(0);
+  for (int m = 0; m < indices.size(); ++m) {
+    TensorShape shape = indices[m].shape();
+    TF_RETURN_IF_ERROR(shape.AppendShapeWithStatus(*constant));
+    Tensor* data_grad = nullptr;
+    TF_RETURN_IF_ERROR(ctx->allocate_output(m, shape, &data_grad));
+    data_grads->push_back(data_grad->data());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StitchStatus(const Outcome& outcome, const OpInputList& indices,
+                          int64_t merged_rows) {
+  if (outcome.ok()) return absl::OkStatus();
+  const TensorDims dims(indices[outcome.input].shape());
+  return RuleStatus(StitchIndexError(outcome, dims.view(), merged_rows));
 }
 
 Outcome MakeWinners(const std::vector<StitchInput>& inputs,

@@ -1,7 +1,9 @@
 // Copyright The gather_stitch Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The stitch of tensors of any dtype, once their shapes are known to be right.
+// The inputs of the stitch ops, checked, and their outputs, allocated, the same
+// on every device; and the stitch of tensors of any dtype on a CPU, once their
+// shapes are known to be right.
 
 #ifndef GATHER_STITCH_KERNELS_STITCH_TENSORS_H_
 #define GATHER_STITCH_KERNELS_STITCH_TENSORS_H_
@@ -10,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tf_ops/core/indices.h"
@@ -27,6 +30,33 @@ std::vector<StitchInput> StitchInputs(const tensorflow::OpInputList& indices,
 
 StitchShapes InferStitchShapes(const tensorflow::OpInputList& indices,
                                const tensorflow::OpInputList& data);
+
+// The shape of a merged row.
+absl::Status StitchConstant(const tensorflow::OpInputList& indices,
+                            const tensorflow::OpInputList& data,
+                            tensorflow::TensorShape* constant);
+
+// The input merged_rows of ParallelDynamicStitchV2.
+absl::Status GivenMergedRows(tensorflow::OpKernelContext* ctx,
+                             const tensorflow::OpInputList& indices,
+                             int64_t* merged_rows);
+
+absl::Status AllocateMerged(tensorflow::OpKernelContext* ctx,
+                            int64_t merged_rows,
+                            const tensorflow::TensorShape& constant,
+                            tensorflow::Tensor** merged);
+
+// ParallelDynamicStitchGrad: the shape of a row of grad, and the memory of each
+// output.
+absl::Status PrepareStitchGrad(tensorflow::OpKernelContext* ctx,
+                               const tensorflow::OpInputList& indices,
+                               tensorflow::TensorShape* constant,
+                               std::vector<void*>* data_grads);
+
+// kOk, or the words of a bad index.
+absl::Status StitchStatus(const Outcome& outcome,
+                          const tensorflow::OpInputList& indices,
+                          int64_t merged_rows);
 
 // Calls f(row, input, slice) for each of winners [begin, end) that is one: the
 // slice of that input won the row.

@@ -19,6 +19,8 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace gather_stitch {
@@ -89,10 +91,21 @@ std::string Printed(const std::vector<T>& values) {
   return printed + "}";
 }
 
+// Of words what they say, not where they lie.
+template <typename A, typename B>
+bool AreEqual(const A& a, const B& b) {
+  if constexpr (std::is_convertible_v<const A&, std::string_view> &&
+                std::is_convertible_v<const B&, std::string_view>) {
+    return std::string_view(a) == std::string_view(b);
+  } else {
+    return a == b;
+  }
+}
+
 template <typename A, typename B>
 void ExpectEqual(const char* file, int line, const char* actual_words,
                  const A& actual, const B& expected) {
-  if (actual == expected) return;
+  if (AreEqual(actual, expected)) return;
   Fail(file, line,
        std::string(actual_words) + "\n    is       " + Printed(actual) +
            "\n    expected " + Printed(expected));

@@ -121,6 +121,38 @@ def test_a_library_that_does_not_load_is_an_import_error(import_errors):
     assert "pip install --force-reinstall tf-gather-stitch" in text
 
 
+WITHOUT_GPU_KERNELS = """
+import sys
+import tensorflow as tf
+import gather_stitch as gs
+from gather_stitch import _loader
+
+print("gpu library", _loader.load().gpu_library_path)
+print(gs.gather([[1, 2], [3, 4]], [1], bad_indices_policy="CLIP").numpy().tolist())
+print(gs.dynamic_stitch([[1], [0]], [[5], [6]]).numpy().tolist())
+x = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+with tf.GradientTape() as tape:
+    rows = gs.gather(x, [1, 1], gradient="dense")
+print(tape.gradient(rows, x).numpy().tolist())
+"""
+
+
+@pytest.mark.parametrize("library", ["absent", "broken"])
+def test_the_package_is_the_same_without_its_gpu_library(tmp_path, library):
+    copy = copy_package(tmp_path, without=("_gpu_kernels.so",))
+    if library == "broken":
+        (copy / "_gpu_kernels.so").write_bytes(b"no library")
+    output = run_child(
+        "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + WITHOUT_GPU_KERNELS
+    )
+    assert output.splitlines() == [
+        "gpu library None",
+        "[[3, 4]]",
+        "[6, 5]",
+        "[[0.0, 0.0], [2.0, 2.0]]",
+    ]
+
+
 # Every copy must serve a call, a function, and a gradient that is not registered twice.
 TRY_EVERY_WAY = """
 import importlib
